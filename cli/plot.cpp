@@ -11,11 +11,10 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/sim_files.h"
-#include "sim/analysis/source_history.h"
 #include "sim/analysis/sources.h"
-#include "sim/experiments/draw.h"
+#include "sim/experiments/experiment.h"
 #include "sim/formats/recording.h"
-#include "sim/formats/trace_open.h"
+#include "sim/formats/trace.h"
 #include "sim/study/result_writer.h"
 
 namespace turnout::cli {

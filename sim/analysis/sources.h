@@ -6,11 +6,15 @@
 // of the rank's activity; `axis` describes its meaning.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "core/report/report.h"
 #include "sim/formats/trace.h"
 
 namespace turnout::sim {
@@ -63,12 +67,18 @@ class SourceGrid {
   [[nodiscard]] double most() const noexcept { return most_; }
   [[nodiscard]] double total() const noexcept;
   // Normalised logarithm: 0 for no message, 1 for the cell with the most.
-  [[nodiscard]] double darkness(double messages) const noexcept;
+  [[nodiscard]] double darkness(double messages) const noexcept {
+    return most_ > 0 ? std::log1p(messages) / std::log1p(most_) : 0;
+  }
 
  private:
   void add(const Arrivals::Batch& batch);
-  [[nodiscard]] std::uint32_t period_of(double position) const noexcept;
-  [[nodiscard]] std::uint32_t group_of(std::uint32_t source) const noexcept;
+  [[nodiscard]] std::uint32_t period_of(double position) const noexcept {
+    return std::min(static_cast<std::uint32_t>(position * periods_), periods_ - 1);
+  }
+  [[nodiscard]] std::uint32_t group_of(std::uint32_t source) const noexcept {
+    return static_cast<std::uint32_t>(std::uint64_t{source} * groups_ / sources_);
+  }
 
   std::uint32_t periods_ = 0, groups_ = 0, sources_ = 0;
   std::vector<double> cells_;  // by group, then period
@@ -78,5 +88,15 @@ class SourceGrid {
 // A file of tools/plot.py; `title` above the picture.
 [[nodiscard]] std::string to_plot_json(const SourceGrid& grid, const Arrivals& arrivals,
                                        const std::string& title);
+
+// The history of a report: the messages per source in each interval of a process's life. In its
+// JSON it is "history", an array of
+//   {"begin_ns": N, "end_ns": N, "messages": N, "sources": [[PEER, MESSAGES], ...]}
+// with PEER as in the report's "peers"; report_from_json() checks it. The sources are ranks if the
+// reports of all peers are given, else peers in the order in which the process heard of them.
+// `rank` -1: of the only report. Errors: invalid: no report of that rank, or one without a history,
+// saying what to do instead.
+[[nodiscard]] Result<Arrivals> arrivals_of_reports(std::span<const EndpointReport> reports,
+                                                   int rank);
 
 }  // namespace turnout::sim

@@ -8,7 +8,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
+
+#include "sim/study/study.h"
 
 namespace turnout::sim {
 
@@ -37,5 +40,11 @@ using VictimBound = Connections (*)(std::span<const std::uint32_t> needed, std::
                                              std::size_t limit, VictimBound bound);
 
 [[nodiscard]] std::uint64_t distinct_partners(std::span<const std::uint32_t> needed);
+
+// The number of partners of the processes of a run, and the connections they would make under
+// limits, as text: `turnout sim --limits`. Means are over processes. Of every result of the study
+// that kept its partners (Options::keep_partners).
+[[nodiscard]] std::string format_partners(const Study& study,
+                                          std::span<const std::uint64_t> limits);
 
 }  // namespace turnout::sim

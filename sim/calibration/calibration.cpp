@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "sim/calibration/calibration_programs.h"
 #include "sim/calibration/verbs_bench.h"
 
 namespace turnout::sim {
-
 namespace {
 
 using calibration::Bursts;
@@ -20,6 +20,7 @@ using calibration::Streams;
 using calibration::Trip;
 using selection::Measurements;
 using selection::Rounds;
+using enum ChannelKind;
 
 constexpr std::uint32_t kExtraRings = 48;
 constexpr std::uint32_t kColdRounds = 3;
@@ -33,6 +34,12 @@ const NamedValues kRoom = {{"memory_budget", "16GiB"}, {"max_active_rc", "4096"}
                            {"max_channels", "4096"},   {"rc_pool", "4096"},
                            {"ring_entries", "16"},     {"interval", "3600s"},
                            {"setup_thread", "0"}};
+
+std::string policy_of(ChannelKind channel) {
+  std::string policy = fmt::format("static:{}", name(channel));
+  for (char& c : policy) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return policy;
+}
 
 class Calibration {
  public:
@@ -51,18 +58,16 @@ class Calibration {
 
  private:
   // Most messages must have taken `channel`, or another thing was measured.
-  Status run(const std::string& benchmark, std::uint32_t ranks, std::uint32_t ranks_per_node,
-             const std::string& policy, ChannelKind channel, const NamedValues& settings,
-             const Program& program, std::uint64_t seed = 0) {
+  Status run(const std::string& benchmark, std::uint32_t ranks, ChannelKind channel,
+             const NamedValues& settings, const Program& program, std::uint64_t seed = 0) {
     if (options_.progress) options_.progress(benchmark);
     Options run;
     run.ranks = ranks;
-    run.ranks_per_node = ranks_per_node;
     run.seed = options_.seed + seed;
     run.profile = options_.profile.profile;
     run.settings = kRoom;
     run.settings.insert(run.settings.end(), settings.begin(), settings.end());
-    run.settings.emplace_back("policy", policy);
+    run.settings.emplace_back("policy", policy_of(channel));
     if (options_.datagrams) run.settings.emplace_back("default_transport", "ud");
     run.check_content = run.keep_reports = run.keep_latencies = false;
     const Result<Outcome> outcome = runner_(run, program);
@@ -81,34 +86,26 @@ class Calibration {
                         wanted, all, name(channel))};
   }
 
-  Status trip_rounds(const std::string& benchmark, const std::string& policy, ChannelKind channel,
-                     const NamedValues& settings, std::uint32_t targets, std::uint32_t extra,
-                     Rounds* out) {
+  Status trip_rounds(const std::string& benchmark, ChannelKind channel, const NamedValues& settings,
+                     std::uint32_t targets, std::uint32_t extra, Rounds* out) {
     PingPong p;
     p.targets = targets;
     p.rounds = options_.rounds;
-    return run(benchmark, 1 + targets + extra, 1, policy, channel, settings,
-               calibration::ping_pong(p, out));
+    return run(benchmark, 1 + targets + extra, channel, settings, calibration::ping_pong(p, out));
   }
 
   // The channel with rings that every pair can have.
-  [[nodiscard]] std::string ring_policy() const {
-    return options_.datagrams ? "static:rc-rdma" : "static:dc-rdma";
-  }
-  [[nodiscard]] ChannelKind ring_channel() const {
-    return options_.datagrams ? ChannelKind::rc_rdma : ChannelKind::dc_rdma;
-  }
+  [[nodiscard]] ChannelKind ring_channel() const { return options_.datagrams ? rc_rdma : dc_rdma; }
 
   Status trips() {
-    const auto over = [&](const char* what, const char* policy, ChannelKind channel, Rounds* out) {
-      return trip_rounds(fmt::format("pingpong, {}", what), policy, channel, {}, 1, 0, out);
+    const auto over = [&](ChannelKind channel, Rounds* out) {
+      return trip_rounds(fmt::format("pingpong, {}", name(channel)), channel, {}, 1, 0, out);
     };
-    Status s =
-        over("UD-sendrecv", "static:ud-sendrecv", ChannelKind::ud_sendrecv, &measured_.ud_sendrecv);
-    if (s.ok()) s = over("RC-RDMA", "static:rc-rdma", ChannelKind::rc_rdma, &measured_.rc_rdma);
+    Status s = over(ud_sendrecv, &measured_.ud_sendrecv);
+    if (s.ok()) s = over(rc_rdma, &measured_.rc_rdma);
     if (options_.datagrams || !s.ok()) return s;
-    s = over("DC-sendrecv", "static:dc-sendrecv", ChannelKind::dc_sendrecv, &measured_.dc_sendrecv);
-    if (s.ok()) s = over("DC-RDMA", "static:dc-rdma", ChannelKind::dc_rdma, &measured_.dc_rdma);
+    s = over(dc_sendrecv, &measured_.dc_sendrecv);
+    if (s.ok()) s = over(dc_rdma, &measured_.dc_rdma);
     return s;
   }
 
@@ -116,8 +113,8 @@ class Calibration {
     measured_.extra_rings = kExtraRings;
     // The rings speak, see ping_pong(). What waits in virtual time polls nothing: it is woken.
     measured_.polls_of_each = 1;
-    return trip_rounds("pingpong beside idle rings", ring_policy(), ring_channel(), {}, 1,
-                       kExtraRings, &measured_.more_rings);
+    return trip_rounds("pingpong beside idle rings", ring_channel(), {}, 1, kExtraRings,
+                       &measured_.more_rings);
   }
 
   // A ring of 16 needs a credit message once 8 entries are free, if no message carries them before.
@@ -126,8 +123,7 @@ class Calibration {
     p.lengths = {3, 7, 10};
     p.rounds = options_.rounds;
     std::vector<Rounds> times(p.lengths.size());
-    Status s = run("bursts", 1 + p.senders, 1, ring_policy(), ring_channel(), {},
-                   calibration::bursts(p, &times));
+    Status s = run("bursts", 1 + p.senders, ring_channel(), {}, calibration::bursts(p, &times));
     if (!s.ok()) return s;
     for (std::size_t i = 0; i < times[0].size(); ++i) {
       const double each = (times[1][i] - times[0][i]) / 4;
@@ -141,17 +137,13 @@ class Calibration {
     // In virtual time the rounds differ by what is drawn only, and that is nearly nothing here.
     for (std::uint32_t round = 0; round < std::min(options_.rounds, kColdRounds); ++round) {
       slow_ = 0;
-      Status s =
-          options_.datagrams
-              ? cold("static:ud-sendrecv", ChannelKind::ud_sendrecv, round, 0, &first_contact)
-              : cold("static:dc-sendrecv", ChannelKind::dc_sendrecv, round, 0, &first_contact);
+      Status s = cold(options_.datagrams ? ud_sendrecv : dc_sendrecv, round, 0, &first_contact);
       const double without = s.ok() ? first_contact.back() : 0;
       if (s.ok() && !options_.datagrams) {
-        s = cold("static:dc-rdma", ChannelKind::dc_rdma, round, without, &measured_.setup_dc_lost);
+        s = cold(dc_rdma, round, without, &measured_.setup_dc_lost);
       }
       if (s.ok()) {
-        s = cold("static:rc-rdma", ChannelKind::rc_rdma, round, without, &measured_.setup_rc_lost,
-                 &measured_.setup_rc_time);
+        s = cold(rc_rdma, round, without, &measured_.setup_rc_lost, &measured_.setup_rc_time);
       }
       if (!s.ok()) return s;
     }
@@ -160,10 +152,10 @@ class Calibration {
 
   // What the round trips up to the last slow one took above what they take over DC-sendrecv, which
   // serves them while the queue pair is made.
-  Status cold(const std::string& policy, ChannelKind channel, std::uint32_t round, double without,
-              Rounds* lost, Rounds* time = nullptr) {
+  Status cold(ChannelKind channel, std::uint32_t round, double without, Rounds* lost,
+              Rounds* time = nullptr) {
     std::vector<Trip> trips;
-    Status s = run("first messages, " + policy, 2, 1, policy, channel, {{"setup_thread", "1"}},
+    Status s = run("first messages, " + policy_of(channel), 2, channel, {{"setup_thread", "1"}},
                    calibration::cold_ping_pong(kColdTrips, &trips), round);
     if (!s.ok()) return s;
     Rounds later;
@@ -182,31 +174,23 @@ class Calibration {
     return {};
   }
 
-  Status stream(const std::string& benchmark, const std::string& policy, ChannelKind channel,
-                const NamedValues& settings, std::uint32_t targets, Rounds* out) {
+  Status stream(const std::string& benchmark, ChannelKind channel, const NamedValues& settings,
+                std::uint32_t targets, Rounds* out) {
     Streams p;
     p.targets = p.each = targets;
     p.rounds = options_.rounds;
-    return run(benchmark, p.ranks(), 1, policy, channel, settings, calibration::streams(p, out));
+    return run(benchmark, p.ranks(), channel, settings, calibration::streams(p, out));
   }
 
   Status posts() {
-    Status s =
-        stream("sending, RC", "static:rc-rdma", ChannelKind::rc_rdma, {}, 16, &measured_.post_rc);
-    if (options_.datagrams) {
-      if (!s.ok()) return s;
-      return stream("sending, UD", "static:ud-sendrecv", ChannelKind::ud_sendrecv, {}, 16,
-                    &measured_.post_ud);
-    }
-    if (s.ok()) {  // ranks that follow one another have initiators of their own
-      s = stream("sending, DC", "static:dc-rdma", ChannelKind::dc_rdma, {{"data_qps", "64"}}, 16,
-                 &measured_.post_dc);
-    }
-    if (s.ok()) {
-      s = stream("sending, DC, switching", "static:dc-rdma", ChannelKind::dc_rdma,
-                 {{"data_qps", "28"}}, 56, &measured_.post_dc_switch);
-    }
-    return s;
+    Status s = stream("sending, RC", rc_rdma, {}, 16, &measured_.post_rc);
+    if (!s.ok()) return s;
+    if (options_.datagrams) return stream("sending, UD", ud_sendrecv, {}, 16, &measured_.post_ud);
+    // Ranks that follow one another have initiators of their own.
+    s = stream("sending, DC", dc_rdma, {{"data_qps", "64"}}, 16, &measured_.post_dc);
+    if (!s.ok()) return s;
+    return stream("sending, DC, switching", dc_rdma, {{"data_qps", "28"}}, 56,
+                  &measured_.post_dc_switch);
   }
 
   Status switches() {
@@ -216,20 +200,15 @@ class Calibration {
     p.targets = {8, 24};
     p.rounds = options_.rounds;
     std::vector<Rounds> times(p.targets.size());
-    Status s = run("one DCI, switching", 1 + p.targets.back(), 1, "static:dc-rdma",
-                   ChannelKind::dc_rdma, one, calibration::scatter(p, &times));
+    Status s = run("one DCI, switching", 1 + p.targets.back(), dc_rdma, one,
+                   calibration::scatter(p, &times));
     for (std::size_t i = 0; i < times[0].size(); ++i) {
       measured_.one_dci.push_back((times[1][i] - times[0][i]) / (p.targets[1] - p.targets[0]));
     }
-    if (s.ok()) {
-      s = trip_rounds("pingpong, one DCI", "static:dc-rdma", ChannelKind::dc_rdma, one, 1, 0,
-                      &measured_.same_target);
-    }
-    if (s.ok()) {
-      s = trip_rounds("pingpong, one DCI, two targets", "static:dc-rdma", ChannelKind::dc_rdma, one,
-                      2, 0, &measured_.other_target);
-    }
-    return s;
+    if (s.ok()) s = trip_rounds("pingpong, one DCI", dc_rdma, one, 1, 0, &measured_.same_target);
+    if (!s.ok()) return s;
+    return trip_rounds("pingpong, one DCI, two targets", dc_rdma, one, 2, 0,
+                       &measured_.other_target);
   }
 
   // At the verbs level: the order of messages that a ring's credits make must not decide which
@@ -304,12 +283,8 @@ class Calibration {
 
 }  // namespace
 
-Result<Measurements> measure_costs(const CalibrationOptions& options, const Runner& runner) {
-  return Calibration(options, runner).measure();
-}
-
 Result<selection::CostsFile> calibrate(const CalibrationOptions& options, const Runner& runner) {
-  Result<Measurements> measured = measure_costs(options, runner);
+  Result<Measurements> measured = Calibration(options, runner).measure();
   if (!measured) return measured.status();
   return selection::costs_of(
       measured.value(), options.profile.name,

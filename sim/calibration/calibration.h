@@ -28,9 +28,7 @@ struct CalibrationOptions {
   std::function<void(const std::string& benchmark)> progress;  // may be empty
 };
 
-[[nodiscard]] Result<selection::Measurements> measure_costs(const CalibrationOptions& options,
-                                                            const Runner& runner);
-// measure_costs() made into costs, with device and provenance.
+// The costs with device and provenance.
 [[nodiscard]] Result<selection::CostsFile> calibrate(const CalibrationOptions& options,
                                                      const Runner& runner);
 

@@ -5,7 +5,6 @@
 #include "sim/workloads/window.h"
 
 namespace turnout::sim::calibration {
-
 namespace {
 
 constexpr std::uint64_t kBytes = 8;
@@ -61,20 +60,33 @@ Task cold_ping(Rank rank, std::uint32_t trips, std::vector<Trip>* out) {
   }
 }
 
-Task take_bursts(Rank rank, Bursts p, std::vector<std::vector<double>>* times) {
-  std::vector<Request> receives;
-  for (std::uint32_t r = 0; r <= p.rounds; ++r) {
-    const std::uint32_t batch = r == 0 ? p.warmup : p.batch;
-    for (std::size_t k = 0; k < p.lengths.size(); ++k) {
+// To targets 1 to `asked`; their answers come from anyone in bursts, else one from each.
+struct Question {
+  std::uint32_t asked, answers;
+};
+struct Questions {
+  std::vector<Question> list;
+  std::uint32_t warmup, batch, rounds;
+  bool bursts;
+};
+
+// For each question, mean times from asking to the last answer.
+Task ask(Rank rank, Questions q, std::vector<std::vector<double>>* times) {
+  std::vector<Request> answers;
+  for (std::uint32_t r = 0; r <= q.rounds; ++r) {
+    const std::uint32_t batch = r == 0 ? q.warmup : q.batch;
+    for (std::size_t k = 0; k < q.list.size(); ++k) {
       const Picoseconds begin = rank.now();
       for (std::uint32_t i = 0; i < batch; ++i) {
-        receives.clear();
-        for (std::uint32_t n = 0; n < p.lengths[k] * p.senders; ++n) {
-          const Request request = co_await rank.irecv(kAnySource, kBytes, kAnswerTag);
-          receives.push_back(request);
+        answers.clear();
+        for (std::uint32_t n = 1; n <= q.list[k].answers; ++n) {
+          const std::uint32_t from = q.bursts ? kAnySource : n;
+          answers.push_back(co_await rank.irecv(from, kBytes, kAnswerTag));
         }
-        for (std::uint32_t s = 1; s <= p.senders; ++s) co_await rank.send(s, kBytes, kDataTag);
-        for (const Request request : receives) co_await rank.wait(request);
+        for (std::uint32_t t = 1; t <= q.list[k].asked; ++t) {
+          co_await rank.send(t, kBytes, kDataTag);
+        }
+        co_await rank.wait_all(answers);
       }
       if (r > 0) (*times)[k].push_back(nanoseconds(rank.now() - begin) / batch);
     }
@@ -88,30 +100,10 @@ Task send_bursts(Rank rank, Bursts p) {
       for (std::uint32_t i = 0; i < (r == 0 ? p.warmup : p.batch); ++i) {
         co_await rank.recv(0, kBytes, kDataTag);
         for (std::uint32_t m = 0; m < length; ++m) {
-          const Request request = co_await rank.isend(0, kBytes, kAnswerTag);
-          sends.push(request);
+          sends.push(co_await rank.isend(0, kBytes, kAnswerTag));
         }
         while (!sends.empty()) co_await rank.wait(sends.pop());
       }
-    }
-  }
-}
-
-Task scatter_out(Rank rank, Scatter p, std::vector<std::vector<double>>* times) {
-  std::vector<Request> answers;
-  for (std::uint32_t r = 0; r <= p.rounds; ++r) {
-    for (std::size_t k = 0; k < p.targets.size(); ++k) {
-      const Picoseconds begin = rank.now();
-      for (std::uint32_t i = 0; i < p.batch; ++i) {
-        answers.clear();
-        for (std::uint32_t t = 1; t <= p.targets[k]; ++t) {
-          const Request answer = co_await rank.irecv(t, kBytes, kAnswerTag);
-          answers.push_back(answer);
-        }
-        for (std::uint32_t t = 1; t <= p.targets[k]; ++t) co_await rank.send(t, kBytes, kDataTag);
-        for (const Request answer : answers) co_await rank.wait(answer);
-      }
-      if (r > 0) (*times)[k].push_back(nanoseconds(rank.now() - begin) / p.batch);
     }
   }
 }
@@ -139,9 +131,7 @@ Task stream_out(Rank rank, Streams p, std::vector<double>* times) {
     for (std::uint32_t n = 0; n < share(p, b); ++n) {
       for (std::uint32_t i = 0; i < p.each; ++i) {
         if (sends.full()) co_await rank.wait(sends.pop());
-        const Request request =
-            co_await rank.isend(target(p, rank.id(), i), kBytes, kBatchTags + b);
-        sends.push(request);
+        sends.push(co_await rank.isend(target(p, rank.id(), i), kBytes, kBatchTags + b));
       }
     }
     while (!sends.empty()) co_await rank.wait(sends.pop());
@@ -165,8 +155,7 @@ Task stream_in(Rank rank, Streams p) {
   for (std::uint32_t b = 0; b < batches(p); ++b) {
     for (std::uint32_t left = from * share(p, b), posted = left; left > 0; --left) {
       for (; posted > 0 && !receives.full(); --posted) {
-        const Request request = co_await rank.irecv(kAnySource, kBytes, kBatchTags + b);
-        receives.push(request);
+        receives.push(co_await rank.irecv(kAnySource, kBytes, kBatchTags + b));
       }
       co_await rank.wait(receives.pop());
     }
@@ -196,14 +185,20 @@ Program cold_ping_pong(std::uint32_t trips, std::vector<Trip>* out) {
 }
 
 Program bursts(Bursts pattern, std::vector<std::vector<double>>* times) {
+  Questions questions{{}, pattern.warmup, pattern.batch, pattern.rounds, /*bursts=*/true};
+  for (const std::uint32_t length : pattern.lengths) {
+    questions.list.push_back({pattern.senders, length * pattern.senders});
+  }
   return [=](Rank rank) {
-    return rank.id() == 0 ? take_bursts(rank, pattern, times) : send_bursts(rank, pattern);
+    return rank.id() == 0 ? ask(rank, questions, times) : send_bursts(rank, pattern);
   };
 }
 
 Program scatter(Scatter pattern, std::vector<std::vector<double>>* times) {
+  Questions questions{{}, pattern.batch, pattern.batch, pattern.rounds, /*bursts=*/false};
+  for (const std::uint32_t targets : pattern.targets) questions.list.push_back({targets, targets});
   return [=](Rank rank) {
-    if (rank.id() == 0) return scatter_out(rank, pattern, times);
+    if (rank.id() == 0) return ask(rank, questions, times);
     std::uint64_t messages = 0;
     for (const std::uint32_t targets : pattern.targets) {
       if (rank.id() <= targets) messages += std::uint64_t{pattern.rounds + 1} * pattern.batch;

@@ -1,19 +1,250 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sim/calibration/verbs_bench.h"
 
+#include <fmt/format.h>
+#include <infiniband/verbs.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <utility>
 
-#include "sim/calibration/verbs_process.h"
+#include "base/settings.h"
+#include "core/transport/dc_queue.h"
+#include "core/verbs/device.h"
+#include "core/verbs/handles.h"
+#include "hca/virtual/world.h"
 #include "sim/runtime/virtual_world.h"
 
 namespace turnout::sim {
-
 namespace {
 
-using Process = std::unique_ptr<VerbsProcess>;
+constexpr unsigned kRights =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+constexpr std::uint64_t kDcKey = 1;
+constexpr std::uint32_t kQkey = 1;
+constexpr std::uint32_t kInline = 256;  // as perftest's default on these adapters, about
+constexpr std::uint32_t kDcDepth = 64;
+constexpr int kCompletions = 1024;
+constexpr std::uint8_t kReadsUnderWay = 16;
+constexpr std::uint8_t kTimeout = 14, kRetries = 7, kRnrTimer = 1;  // IBTA codes
+
+// VerbsProcess: a process of a world that calls verbs itself, without the messaging core: its
+// adapter, one registered buffer, queue pairs, one completion queue.
+//
+// Owned by the benchmark, destroyed before the world. One thread; verbs are called for the process
+// that was entered last (World::enter). Errors: those of the verbs, in words.
+class VerbsProcess {
+ public:
+  // `bytes`: of the buffer.
+  static Result<std::unique_ptr<VerbsProcess>> create(hca::World& world, std::uint32_t node,
+                                                      const Settings& settings, std::size_t bytes) {
+    std::unique_ptr<VerbsProcess> p(new VerbsProcess(world));
+    p->index_ = world.add_process(
+        node, [](void* self, std::uint64_t) { static_cast<VerbsProcess*>(self)->woken = true; },
+        p.get());
+    p->enter();
+    auto device = verbs::Device::open(settings);
+    if (!device) return device.status();
+    p->device_ = std::move(device).value();
+    p->cq_.reset(ibv_create_cq(p->device_->context(), kCompletions, nullptr, nullptr, 0));
+    if (p->cq_ == nullptr) return verbs::failure("ibv_create_cq", p->device_->name(), errno);
+    p->buffer_.resize(bytes);
+    p->region_.reset((ibv_reg_mr)(p->device_->pd(), p->buffer_.data(), bytes, kRights));
+    if (p->region_ == nullptr) return verbs::failure("ibv_reg_mr", p->device_->name(), errno);
+    ibv_ah_attr path{};
+    path.port_num = 1;
+    p->ah_.reset(ibv_create_ah(p->device_->pd(), &path));
+    if (p->ah_ == nullptr) return verbs::failure("ibv_create_ah", p->device_->name(), errno);
+    return p;
+  }
+  VerbsProcess(const VerbsProcess&) = delete;
+  VerbsProcess& operator=(const VerbsProcess&) = delete;
+
+  void enter() { world_.enter(index_); }
+
+  // RC: to be connected. UD: ready to send. At most `depth` requests and receives under way.
+  [[nodiscard]] Status make_rc(std::uint32_t depth, ibv_qp** out) {
+    return make(IBV_QPT_RC, depth, out);
+  }
+
+  Status connect(ibv_qp* qp, std::uint32_t peer) {
+    enter();
+    ibv_qp_attr change{};
+    change.qp_state = IBV_QPS_INIT;
+    change.port_num = 1;
+    change.qp_access_flags = kRights;
+    int error = ibv_modify_qp(qp, &change,
+                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    change.qp_state = IBV_QPS_RTR;
+    change.path_mtu = IBV_MTU_4096;
+    change.dest_qp_num = peer;
+    change.max_dest_rd_atomic = change.max_rd_atomic = kReadsUnderWay;
+    change.min_rnr_timer = kRnrTimer;
+    change.ah_attr.port_num = 1;
+    if (error == 0) {
+      error = ibv_modify_qp(qp, &change,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    }
+    change.qp_state = IBV_QPS_RTS;
+    change.timeout = kTimeout;
+    change.retry_cnt = change.rnr_retry = kRetries;
+    if (error == 0) {
+      error = ibv_modify_qp(qp, &change,
+                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    }
+    return error == 0 ? Status() : verbs::failure("ibv_modify_qp", device_->name(), error);
+  }
+
+  Status make_ud(std::uint32_t depth, ibv_qp** out) {
+    if (Status s = make(IBV_QPT_UD, depth, out); !s.ok()) return s;
+    ibv_qp* const qp = *out;
+    ibv_qp_attr change{};
+    change.qp_state = IBV_QPS_INIT;
+    change.port_num = 1;
+    change.qkey = kQkey;
+    int error =
+        ibv_modify_qp(qp, &change, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    change.qp_state = IBV_QPS_RTR;
+    if (error == 0) error = ibv_modify_qp(qp, &change, IBV_QP_STATE);
+    change.qp_state = IBV_QPS_RTS;
+    if (error == 0) error = ibv_modify_qp(qp, &change, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    return error == 0 ? Status() : verbs::failure("ibv_modify_qp", device_->name(), error);
+  }
+  Status make_dc_target() {
+    enter();
+    ibv_srq_init_attr attr{};
+    attr.attr.max_wr = attr.attr.max_sge = 1;
+    srq_.reset(ibv_create_srq(device_->pd(), &attr));
+    if (srq_ == nullptr) return verbs::failure("ibv_create_srq", device_->name(), errno);
+    dc_target_ = std::make_unique<DcTarget>();
+    return dc_target_->create(*device_, cq_.get(), srq_.get(), kDcKey);
+  }
+  Status make_dc_initiator() {
+    enter();
+    dc_initiator_ = std::make_unique<DcInitiator>(0, kDcDepth, buffers_);
+    return dc_initiator_->create(*device_, cq_.get(), kDcDepth, QpTuning{});
+  }
+
+  struct Request {
+    ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
+    std::uint32_t bytes = 8;  // from the begin of the buffer
+    bool inlined = false;
+    std::uint32_t datagram_to = 0;  // UD: number of the queue pair
+    std::uint32_t at = 0;           // where in the target's buffer
+  };
+  Status post(ibv_qp* qp, const VerbsProcess& target, const Request& request) {
+    ibv_sge piece{reinterpret_cast<std::uint64_t>(buffer_.data()), request.bytes, region_->lkey};
+    ibv_send_wr wr{};
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    wr.opcode = request.opcode;
+    wr.send_flags =
+        IBV_SEND_SIGNALED | (request.inlined ? static_cast<unsigned>(IBV_SEND_INLINE) : 0U);
+    if (request.datagram_to != 0) {
+      wr.wr.ud = {ah_.get(), request.datagram_to, kQkey};
+    } else {
+      wr.wr.rdma = {reinterpret_cast<std::uint64_t>(target.buffer_.data()) + request.at,
+                    target.region_->rkey};
+    }
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(qp, &wr, &bad);
+    return error == 0 ? Status() : verbs::failure("ibv_post_send", device_->name(), error);
+  }
+  // Over the DC initiator, to the target's DC target.
+  Status read_dc(const VerbsProcess& target, std::uint32_t bytes) {
+    SendRecord record;
+    record.kind = SendRecord::Kind::transfer;
+    record.opcode = IBV_WR_RDMA_READ;
+    record.local = reinterpret_cast<std::uint64_t>(buffer_.data());
+    record.lkey = region_->lkey;
+    record.length = bytes;
+    record.remote = reinterpret_cast<std::uint64_t>(target.buffer_.data());
+    record.rkey = target.region_->rkey;
+    record.dct = target.dc_target_->number();
+    record.ah = ah_.get();
+    record.dc_key = kDcKey;
+    return dc_initiator_->post(record);
+  }
+  Status post_receive(ibv_qp* qp) {
+    ibv_sge piece{reinterpret_cast<std::uint64_t>(buffer_.data()),
+                  static_cast<std::uint32_t>(buffer_.size()), region_->lkey};
+    ibv_recv_wr wr{};
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    const int error = ibv_post_recv(qp, &wr, &bad);
+    return error == 0 ? Status() : verbs::failure("ibv_post_recv", device_->name(), error);
+  }
+
+  // The next completion; false: there is none. Errors: what the completion says.
+  Result<bool> take(ibv_wc* entry) {
+    if (ibv_poll_cq(cq_.get(), 1, entry) != 1) return false;
+    if (entry->status != IBV_WC_SUCCESS) {
+      return Status{Code::internal, fmt::format("work request failed: {}: {}", device_->name(),
+                                                ibv_wc_status_str(entry->status))};
+    }
+    if (dc_initiator_ != nullptr) {
+      dc_initiator_->retire(entry->wr_id, true, [](const SendRecord&) {});
+    }
+    return true;
+  }
+  // Plays the world until this process has taken a completion of the opcode; others before it are
+  // taken too. Errors: internal if nothing happens any more.
+  Status wait(ibv_wc_opcode opcode) {
+    for (;;) {
+      enter();
+      woken = false;
+      for (;;) {
+        ibv_wc entry;
+        const Result<bool> taken = take(&entry);
+        if (!taken) return taken.status();
+        if (!taken.value()) break;
+        if (entry.opcode == opcode) return {};
+      }
+      while (!woken) {
+        if (!world_.run_one()) {
+          return {Code::internal, "benchmark failed: a completion did not come"};
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<std::byte>& buffer() noexcept { return buffer_; }
+  // Something reached the process since this was set to false.
+  bool woken = false;
+
+ private:
+  explicit VerbsProcess(hca::World& world) : world_(world) {}
+  Status make(ibv_qp_type type, std::uint32_t depth, ibv_qp** out) {
+    enter();
+    ibv_qp_init_attr attr{};
+    attr.send_cq = attr.recv_cq = cq_.get();
+    attr.cap = {depth, depth, 1, 1, kInline};
+    attr.qp_type = type;
+    verbs::Qp qp(ibv_create_qp(device_->pd(), &attr));
+    if (qp == nullptr) return verbs::failure("ibv_create_qp", device_->name(), errno);
+    *out = qps_.emplace_back(std::move(qp)).get();
+    return {};
+  }
+
+  hca::World& world_;
+  hca::ProcessIndex index_ = 0;
+  std::unique_ptr<verbs::Device> device_;
+  std::vector<std::byte> buffer_;
+  verbs::Cq cq_;
+  verbs::Srq srq_;
+  verbs::Mr region_;
+  verbs::Ah ah_;
+  UnsignalledBuffers buffers_;
+  std::unique_ptr<DcTarget> dc_target_;
+  std::unique_ptr<DcInitiator> dc_initiator_;
+  std::vector<verbs::Qp> qps_;
+};
 
 constexpr std::uint32_t kWarmup = 20, kTrips = 100;
 constexpr std::uint32_t kGrh = 40;  // in front of a datagram
@@ -40,29 +271,26 @@ class Stage {
   }
   ~Stage() { processes_.clear(); }
 
-  Result<VerbsProcess*> add(std::uint32_t node, std::size_t bytes) {
+  Status add(std::uint32_t node, std::size_t bytes, VerbsProcess** out) {
     auto made = VerbsProcess::create(*world_, node, settings_, bytes);
     if (!made) return made.status();
     processes_.push_back(std::move(made).value());
-    return processes_.back().get();
+    *out = processes_.back().get();
+    return {};
   }
   [[nodiscard]] hca::World& world() { return *world_; }
 
  private:
   Settings settings_ = Settings::defaults();
   std::unique_ptr<hca::World> world_;
-  std::vector<Process> processes_;
+  std::vector<std::unique_ptr<VerbsProcess>> processes_;
 };
 
 Status connect(VerbsProcess& a, VerbsProcess& b, std::uint32_t depth, ibv_qp** at_a,
                ibv_qp** at_b) {
-  const Result<ibv_qp*> first = a.make_rc(depth);
-  if (!first) return first.status();
-  const Result<ibv_qp*> second = b.make_rc(depth);
-  if (!second) return second.status();
-  *at_a = first.value();
-  *at_b = second.value();
-  Status s = a.connect(*at_a, (*at_b)->qp_num);
+  Status s = a.make_rc(depth, at_a);
+  if (s.ok()) s = b.make_rc(depth, at_b);
+  if (s.ok()) s = a.connect(*at_a, (*at_b)->qp_num);
   if (s.ok()) s = b.connect(*at_b, (*at_a)->qp_num);
   return s;
 }
@@ -76,17 +304,11 @@ struct Pair {
   Status open(const hca::Profile& profile, VerbsTransport transport, std::size_t bytes) {
     if (Status s = stage.open(profile, 2); !s.ok()) return s;
     for (std::uint32_t i = 0; i < 2; ++i) {
-      const Result<VerbsProcess*> made = stage.add(i, bytes);
-      if (!made) return made.status();
-      side[i] = made.value();
+      if (Status s = stage.add(i, bytes, &side[i]); !s.ok()) return s;
     }
     if (transport == VerbsTransport::rc) return connect(*side[0], *side[1], kDepth, &qp[0], &qp[1]);
-    for (std::size_t i = 0; i < 2; ++i) {
-      const Result<ibv_qp*> made = side[i]->make_ud(kDepth);
-      if (!made) return made.status();
-      qp[i] = made.value();
-    }
-    return {};
+    Status s = side[0]->make_ud(kDepth, &qp[0]);
+    return s.ok() ? side[1]->make_ud(kDepth, &qp[1]) : s;
   }
 };
 
@@ -177,19 +399,17 @@ Result<double> dc_read_latency(const hca::Profile& profile, std::uint32_t target
   constexpr std::uint32_t kBytes = 8;
   Stage stage;
   if (Status s = stage.open(profile, 1 + targets); !s.ok()) return s;
-  const Result<VerbsProcess*> reader = stage.add(0, kBytes);
-  if (!reader) return reader.status();
-  if (Status s = reader.value()->make_dc_initiator(); !s.ok()) return s;
-  std::vector<VerbsProcess*> all;
+  VerbsProcess* reader = nullptr;
+  if (Status s = stage.add(0, kBytes, &reader); !s.ok()) return s;
+  if (Status s = reader->make_dc_initiator(); !s.ok()) return s;
+  std::vector<VerbsProcess*> all(targets);
   for (std::uint32_t i = 0; i < targets; ++i) {
-    const Result<VerbsProcess*> made = stage.add(1 + i, kBytes);
-    if (!made) return made.status();
-    if (Status s = made.value()->make_dc_target(); !s.ok()) return s;
-    all.push_back(made.value());
+    if (Status s = stage.add(1 + i, kBytes, &all[i]); !s.ok()) return s;
+    if (Status s = all[i]->make_dc_target(); !s.ok()) return s;
   }
-  return timed(stage.world(), *reader.value(), [&](std::uint32_t i) {
-    Status s = reader.value()->read_dc(*all[i % targets], kBytes);
-    return s.ok() ? reader.value()->wait(IBV_WC_RDMA_READ) : s;
+  return timed(stage.world(), *reader, [&](std::uint32_t i) {
+    Status s = reader->read_dc(*all[i % targets], kBytes);
+    return s.ok() ? reader->wait(IBV_WC_RDMA_READ) : s;
   });
 }
 
@@ -205,15 +425,11 @@ Result<std::vector<double>> write_times(const hca::Profile& profile, const Write
   if (Status s = stage.open(profile, 1 + targets); !s.ok()) return s;
   std::vector<Sender> senders(streams.processes);
   for (Sender& sender : senders) {
-    const Result<VerbsProcess*> made = stage.add(0, streams.bytes);
-    if (!made) return made.status();
-    sender.process = made.value();
+    if (Status s = stage.add(0, streams.bytes, &sender.process); !s.ok()) return s;
   }
-  std::vector<VerbsProcess*> receivers;
+  std::vector<VerbsProcess*> receivers(targets);
   for (std::uint32_t i = 0; i < targets; ++i) {
-    const Result<VerbsProcess*> made = stage.add(1 + i, streams.bytes);
-    if (!made) return made.status();
-    receivers.push_back(made.value());
+    if (Status s = stage.add(1 + i, streams.bytes, &receivers[i]); !s.ok()) return s;
   }
   for (std::uint32_t i = 0; i < streams.queue_pairs; ++i) {
     Sender& sender = senders[i % streams.processes];

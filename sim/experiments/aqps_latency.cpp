@@ -11,14 +11,10 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/experiments/claims.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Compared {
@@ -55,7 +51,7 @@ double measure(const PolicyResult& r, bool whole) {
 using Measured = std::map<std::uint32_t, std::map<std::string, double>>;
 
 std::string results_table(const Measured& measured, const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows(1, {"processes"});
+  Rows rows(1, {"processes"});
   for (const std::string& p : policies) rows[0].push_back(p);
   for (const std::string& p : policies) {
     if (p != "aqps") rows[0].push_back("aqps vs " + p);
@@ -103,9 +99,8 @@ std::vector<Claim> claims_of(const Figure& figure, const Measured& measured, boo
 
 // What served the timed messages, for the largest run.
 std::string channels_table(const Study& study) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "channel", "messages", "DC connects",
-                                                 "first-level misses", "second-level misses",
-                                                 "RC queue pairs"}};
+  Rows rows = {{"policy", "channel", "messages", "DC connects", "first-level misses",
+                "second-level misses", "RC queue pairs"}};
   for (const PolicyResult& r : study.results) {
     std::string first = r.policy;
     for (const Channels& c : r.outcome.channels) {
@@ -174,8 +169,7 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
   const NamedValues settings = overlaid(
       {{"interval", std::string(figure.interval)}, {"memory_budget", "1GiB"}}, options.settings);
   const NamedValues workload_options = overlaid(figure.options, options.options);
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {8, 16, 32, 64};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {8, 16, 32, 64});
   std::vector<StudyOptions> studies;
   for (const std::uint32_t ranks : sizes) {
     StudyOptions study = begin_study(options, ranks);
@@ -186,17 +180,15 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
     study.own_settings = settings_of_paper(options.settings, ranks);
     studies.push_back(std::move(study));
   }
-  Result<std::vector<Result<Study>>> results =
-      run_studies(studies, {options.jobs, options.told}, runner);
+  const Result<std::vector<Study>> results = results_of(studies, options, runner);
   if (!results) return results.status();
   Measured measured;
-  for (const Result<Study>& result : results.value()) {
-    if (!result) return result.status();
-    for (const PolicyResult& r : result.value().results) {
-      measured[result.value().place.ranks][r.policy] = measure(r, figure.whole);
+  for (const Study& study : results.value()) {
+    for (const PolicyResult& r : study.results) {
+      measured[study.place.ranks][r.policy] = measure(r, figure.whole);
     }
   }
-  const Study& last = results.value().back().value();
+  const Study& last = results.value().back();
   const std::vector<std::string>& names = policies.value();
   std::string page = fmt::format("# {}\n\n{} [AQPS {}].\n\n{}\n", figure.name, figure.title,
                                  figure.figure, provenance(options.profile));
@@ -214,8 +206,7 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
   page +=
       fmt::format("## Channels used in the largest run ({} processes, including warm-up)\n\n{}\n",
                   last.place.ranks, channels_table(last));
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run(figure.name, options, workload_options, settings));
+  page += how_it_was_run(figure.name, options, workload_options, settings);
   page += kSettingsOfPaper;
   page +=
       "\nThe paper decides once per second and runs for minutes. The interval is shorter here, so "
@@ -223,55 +214,54 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
   return ExperimentResult{std::move(page), {std::move(plot)}};
 }
 
-const Figure& one_to_all() {
-  static const Figure figure = {"aqps-onetoall",
-                                "onetoall",
-                                "Rank 0 sends 1-byte messages to all others round robin",
-                                "figure 10",
-                                {{"messages", "320000"}, {"warmup", "3200000"}},
-                                "100ms",
-                                {{"A1", "dc-rdma-od", -19}, {"A1", "rc-rdma-od", -24}},
-                                false,
-                                kOfFit};
-  return figure;
+constexpr std::string_view kOfRepeat =
+    "the claim is outside of A1 and A2, which bound every mix of them [spec/claims.md]";
+
+const std::vector<Figure>& figures() {
+  static const std::vector<Figure> all = {{"aqps-onetoall",
+                                           "onetoall",
+                                           "Rank 0 sends 1-byte messages to all others round robin",
+                                           "figure 10",
+                                           {{"messages", "320000"}, {"warmup", "3200000"}},
+                                           "100ms",
+                                           {{"A1", "dc-rdma-od", -19}, {"A1", "rc-rdma-od", -24}},
+                                           false,
+                                           kOfFit},
+                                          {"aqps-alltoone",
+                                           "alltoone",
+                                           "All others send 1-byte messages to rank 0",
+                                           "figure 11",
+                                           {{"messages", "240000"}, {"warmup", "1440000"}},
+                                           "100ms",
+                                           {{"A2", "dc-rdma-od", -13}, {"A2", "rc-rdma-od", -13}},
+                                           false,
+                                           kOfFit},
+                                          {"aqps-repeat",
+                                           "repeat",
+                                           "onetoall, then alltoone, five times",
+                                           "figure 12",
+                                           {{"messages_out", "320000"}, {"warmup", "2"}},
+                                           "25ms",
+                                           {{"A3", "dc-rdma-od", -21}, {"A3", "rc-rdma-od", -24}},
+                                           true,
+                                           kOfRepeat}};
+  return all;
 }
 
-const Figure& all_to_one() {
-  static const Figure figure = {"aqps-alltoone",
-                                "alltoone",
-                                "All others send 1-byte messages to rank 0",
-                                "figure 11",
-                                {{"messages", "240000"}, {"warmup", "1440000"}},
-                                "100ms",
-                                {{"A2", "dc-rdma-od", -13}, {"A2", "rc-rdma-od", -13}},
-                                false,
-                                kOfFit};
-  return figure;
-}
-
-const Figure& repeat() {
-  static const Figure figure = {
-      "aqps-repeat",
-      "repeat",
-      "onetoall, then alltoone, five times",
-      "figure 12",
-      {{"messages_out", "320000"}, {"warmup", "2"}},
-      "25ms",
-      {{"A3", "dc-rdma-od", -21}, {"A3", "rc-rdma-od", -24}},
-      true,
-      "the claim is outside of A1 and A2, which bound every mix of them [spec/claims.md]"};
-  return figure;
+template <std::size_t kFigure>
+Result<ExperimentResult> run_figure(const ExperimentOptions& options, const Runner& runner) {
+  return run(figures()[kFigure], options, runner);
 }
 
 }  // namespace
 
 std::vector<Experiment> latency_experiments() {
   return {{"aqps-onetoall", "AQPS figure 10: latency of one send in onetoall (claim A1)",
-           [](const ExperimentOptions& o, const Runner& r) { return run(one_to_all(), o, r); }},
+           run_figure<0>},
           {"aqps-alltoone", "AQPS figure 11: latency of one send in alltoone (claim A2)",
-           [](const ExperimentOptions& o, const Runner& r) { return run(all_to_one(), o, r); }},
+           run_figure<1>},
           {"aqps-repeat", "AQPS figure 12: time of repeat (claim A3, held out of any fit)",
-           [](const ExperimentOptions& o, const Runner& r) { return run(repeat(), o, r); }}};
+           run_figure<2>}};
 }
 
 }  // namespace turnout::sim

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // AQPS figure 8: memory of one process by number of processes.
 //
-// Rank 0 hears from everyone (memory_program.h). What it holds is read from the account of its real
-// endpoint, in which the profile says how large a queue pair is; the paper's figures stand beside.
+// Rank 0 hears from everyone (sim/study/programs.h). What it holds is read from the account of its
+// real endpoint, in which the profile says how large a queue pair is; the paper's figures stand
+// beside.
 
 #include <fmt/format.h>
 
@@ -14,16 +15,12 @@
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/memory/account.h"
-#include "sim/experiments/claims.h"
-#include "sim/experiments/list.h"
-#include "sim/experiments/memory_program.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
 #include "sim/experiments/paper_table.h"
 #include "sim/study/programs.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kLargest = 65536;
@@ -83,9 +80,8 @@ std::string agreement(double pairs_off, double table_off, double row) {
 
 // Figure 8: its two parts and their sum, the paper's beside what the account of rank 0 has.
 std::string figure_table(const Measured& measured) {
-  std::vector<std::vector<std::string>> rows = {
-      {"policy", "processes", "RC queue pairs", "queue pairs: paper", "ours", "residual",
-       "statistics: paper", "ours", "residual", "figure 8: paper", "ours", "agrees"}};
+  Rows rows = {{"policy", "processes", "RC queue pairs", "queue pairs: paper", "ours", "residual",
+                "statistics: paper", "ours", "residual", "figure 8: paper", "ours", "agrees"}};
   for (const auto& [policy, sizes] : measured) {
     for (const auto& [n, h] : sizes) {
       const std::optional<double> expected = paper_queue_pairs(policy, n);
@@ -138,14 +134,9 @@ class MemoryClaims {
   }
 
  private:
-  void add(std::string claim, std::string what, std::string in_paper, std::string ours,
-           std::string how, bool agrees) {
-    claims_.push_back({std::move(claim),
-                       std::move(what),
-                       std::move(in_paper),
-                       fmt::format("{} ({})", ours, how),
-                       agrees ? Verdict::met : Verdict::missed,
-                       {}});
+  void add(const char* claim, const char* what, const char* in_paper, const std::string& ours,
+           const std::string& how, bool agrees) {
+    claims_.push_back({claim, what, in_paper, fmt::format("{} ({})", ours, how), met_if(agrees)});
   }
   [[nodiscard]] const Sizes* of(const char* policy) const {
     const auto found = measured_.find(policy);
@@ -219,42 +210,30 @@ class MemoryClaims {
 
 // A8: what figure 8 leaves out, and figure 9 has.
 void add_buffers(const Measured& measured, const Settings& settings, std::vector<Claim>* claims) {
-  const auto add = [&](std::string what, std::string in_paper, std::string ours, bool agrees) {
-    claims->push_back({"A8",
-                       std::move(what),
-                       std::move(in_paper),
-                       std::move(ours),
-                       agrees ? Verdict::met : Verdict::missed,
-                       {}});
-  };
   if (const auto od = measured.find("rc-rdma-od"); od != measured.end()) {
     const Holdings& h = od->second.rbegin()->second;
     const std::uint64_t ring = paper::kRing * paper::kKB;
     const bool whole = h.rc_qps != 0 && h.rings % h.rc_qps == 0;
-    add("one RDMA ring of 16 entries", fmt::format("{} B", ring),
-        whole ? fmt::format("{} B", h.rings / h.rc_qps)
-              : fmt::format("{} B of {} rings", h.rings, h.rc_qps),
-        whole && h.rings / h.rc_qps == ring);
+    claims->push_back({"A8", "one RDMA ring of 16 entries", fmt::format("{} B", ring),
+                       whole ? fmt::format("{} B", h.rings / h.rc_qps)
+                             : fmt::format("{} B of {} rings", h.rings, h.rc_qps),
+                       met_if(whole && h.rings / h.rc_qps == ring)});
   }
   if (!measured.empty()) {
     const std::uint64_t bytes = measured.begin()->second.rbegin()->second.receives;
     const std::uint64_t data = settings.receive_buffers, control = settings.control_buffers;
     const std::uint64_t expected = data * paper::kDataRead + control * paper::kControlRead;
-    add(fmt::format("{} posted data and {} control receives", data, control),
-        fmt::format("{} B ({} x 4096 + {} x 256)", expected, data, control),
-        fmt::format("{} B", bytes), bytes == expected);
+    claims->push_back({"A8", fmt::format("{} posted data and {} control receives", data, control),
+                       fmt::format("{} B ({} x 4096 + {} x 256)", expected, data, control),
+                       fmt::format("{} B", bytes), met_if(bytes == expected)});
   }
 }
 
 std::vector<Claim> claims_of(const Measured& measured, const Settings& settings) {
   std::vector<Claim> claims = MemoryClaims(measured).all();
   for (const paper::Check& c : paper::checks()) {
-    claims.push_back({c.claim,
-                      c.what,
-                      c.paper,
-                      fmt::format("{} (from Table 4)", c.ours),
-                      c.agrees ? Verdict::met : Verdict::missed,
-                      {}});
+    claims.push_back(
+        {c.claim, c.what, c.paper, fmt::format("{} (from Table 4)", c.ours), met_if(c.agrees)});
   }
   add_buffers(measured, settings, &claims);
   std::stable_sort(claims.begin(), claims.end(),
@@ -263,9 +242,8 @@ std::vector<Claim> claims_of(const Measured& measured, const Settings& settings)
 }
 
 std::string others_table(const Measured& measured) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "processes", "queue pairs", "statistics",
-                                                 "decisions", "rings", "posted receives",
-                                                 "total peak"}};
+  Rows rows = {{"policy", "processes", "queue pairs", "statistics", "decisions", "rings",
+                "posted receives", "total peak"}};
   for (const auto& [policy, sizes] : measured) {
     for (const auto& [n, h] : sizes) {
       rows.push_back({policy, fmt::format("{}", n), value::human_bytes(h.queue_pairs),
@@ -370,8 +348,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!policies) return policies.status();
   const NamedValues settings =
       overlaid({{"memory_budget", "128GiB"}, {"receive_first", "32768"}}, options.settings);
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {8, 16, 32, 64, 128, 256, 1024, 4096};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {8, 16, 32, 64, 128, 256, 1024, 4096});
   for (const std::uint32_t ranks : sizes) {
     if (ranks < 2) return Status{Code::invalid, "aqps-memory: --sizes: at least 2 processes"};
   }
@@ -400,8 +377,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   page += fmt::format("## The claims\n\n{}\n", claims_table(claims_of(measured, used)));
   page += fmt::format("## Total memory of rank 0\n\nPeaks, in binary units.\n\n{}\n",
                       others_table(measured));
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("aqps-memory", options, options.options, settings));
+  page += how_it_was_run("aqps-memory", options, options.options, settings);
   page += kSettingsOfPaper;
   page +=
       "`dc-rdma-od` uses 28 DC queue pairs for data; `aqps` decides once per millisecond and keeps "
@@ -411,8 +387,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> memory_experiments() {
-  return {{"aqps-memory", "AQPS figure 8: memory by number of processes (claims A4 to A8)", run}};
+Experiment memory_experiment() {
+  return {"aqps-memory", "AQPS figure 8: memory by number of processes (claims A4 to A8)", run};
 }
 
 }  // namespace turnout::sim

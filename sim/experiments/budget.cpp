@@ -9,12 +9,10 @@
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/memory/account.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/programs.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kRanks = 4096;
@@ -23,7 +21,7 @@ constexpr const char* kNoBudget = "1048576GiB";
 constexpr std::uint64_t kEach = 400;           // messages to each rank
 constexpr std::uint32_t kIntervalPerRank = 5;  // microseconds: some 20 decisions in a run
 
-// Without a budget, to each rank by itself (one_by_one.cpp).
+// Without a budget, to each rank by itself (sim/study/programs.h).
 constexpr std::uint32_t kFirst = 8;  // messages
 
 struct Row {
@@ -74,9 +72,9 @@ std::size_t fullest(const Outcome& outcome) {
 }
 
 std::string peaks_table(const std::vector<Row>& rows) {
-  std::vector<std::vector<std::string>> table = {
-      {"policy", "processes", "budget", "messages", "largest peak", "at rank", "share of budget",
-       "peak at rank 0", "sum of all peaks", "run time", "within budget"}};
+  Rows table = {{"policy", "processes", "budget", "messages", "largest peak", "at rank",
+                 "share of budget", "peak at rank 0", "sum of all peaks", "run time",
+                 "within budget"}};
   for (const Row& row : rows) {
     const Outcome& o = row.outcome;
     const std::size_t rank = fullest(o);
@@ -98,9 +96,8 @@ std::string peaks_table(const std::vector<Row>& rows) {
 }
 
 std::string channels_table(const std::vector<Row>& rows) {
-  std::vector<std::vector<std::string>> table = {
-      {"policy", "processes", "budget", "DC-sendrecv", "DC-RDMA", "RC-RDMA",
-       "RC queue pairs of rank 0", "RC queue pairs of all ranks", "refusals at rank 0"}};
+  Rows table = {{"policy", "processes", "budget", "DC-sendrecv", "DC-RDMA", "RC-RDMA",
+                 "RC queue pairs of rank 0", "RC queue pairs of all ranks", "refusals at rank 0"}};
   for (const Row& row : rows) {
     const auto sent = [&](std::string_view channel) {
       for (const Channels& c : row.outcome.channels) {
@@ -121,7 +118,7 @@ std::string channels_table(const std::vector<Row>& rows) {
 
 // Peaks by kind of rank 0.
 std::string kinds_table(const std::vector<Row>& rows) {
-  std::vector<std::vector<std::string>> table = {{"kind"}};
+  Rows table = {{"kind"}};
   for (const Row& row : rows) {
     table.front().push_back(
         fmt::format("{}{}, {}", row.policy, row.limited ? "" : " without budget", row.ranks));
@@ -178,8 +175,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const Result<std::vector<std::string>> policies =
       policies_of(options.policies, {"turnout", "aqps", "rc-rdma-od"});
   if (!policies) return policies.status();
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {kRanks};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {kRanks});
   const NamedValues settings = overlaid({{"memory_budget", kBudget}}, options.settings);
   std::vector<Row> rows;
   for (const std::uint32_t ranks : sizes) {
@@ -213,8 +209,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                   channels_table(rows));
   page += fmt::format("## Memory of rank 0 by kind\n\nPeak of each kind, in binary units.\n\n{}\n",
                       kinds_table(rows));
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("budget", options, options.options, settings));
+  page += how_it_was_run("budget", options, options.options, settings);
   page += fmt::format(
       "\nThe decision interval is {} us times the number of processes (`--set interval=` changes "
       "it), which gives some\n20 decisions per run.\n",
@@ -224,8 +219,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> budget_experiments() {
-  return {{"budget", "onetoall within 32 MB per process, and its memory without a budget", run}};
+Experiment budget_experiment() {
+  return {"budget", "onetoall within 32 MB per process, and its memory without a budget", run};
 }
 
 }  // namespace turnout::sim

@@ -9,14 +9,12 @@
 #include <optional>
 
 #include "base/value.h"
-#include "sim/experiments/comparison_runs.h"
-#include "sim/experiments/list.h"
+#include "sim/experiments/comparison.h"
 #include "sim/experiments/map_search.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::string_view kSimulations = "simulations";
@@ -60,7 +58,7 @@ using Lines = std::vector<std::pair<const ComparedLine*, Optimum>>;
 
 std::string ratios(const Lines& lines, std::uint32_t ranks,
                    const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "best maps found"}};
+  Rows rows = {{"workload", "budget", "best maps found"}};
   for (const std::string& policy : policies) rows[0].push_back(policy);
   for (const auto& [line, optimum] : lines) {
     if (line->ranks != ranks) continue;
@@ -77,8 +75,7 @@ std::string ratios(const Lines& lines, std::uint32_t ranks,
 
 std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {
-      {"policy", "processes", "geometric mean", "below 1.1", "worst"}};
+  Rows rows = {{"policy", "processes", "geometric mean", "below 1.1", "worst"}};
   for (const std::string& policy : policies) {
     for (const std::uint32_t ranks : sizes) {
       double logs = 0, worst = 0;
@@ -102,9 +99,8 @@ std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
 
 // What was found for each part.
 std::string maps(const Lines& lines, std::uint32_t ranks) {
-  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "part", "starting map",
-                                                 "time / time of start", "DC-sendrecv", "DC-RDMA",
-                                                 "RC-RDMA", "DC initiators", "maps simulated"}};
+  Rows rows = {{"workload", "budget", "part", "starting map", "time / time of start", "DC-sendrecv",
+                "DC-RDMA", "RC-RDMA", "DC initiators", "maps simulated"}};
   for (const auto& [line, optimum] : lines) {
     if (line->ranks != ranks) continue;
     for (const auto& [part, found] : optimum.parts) {
@@ -142,14 +138,8 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
     page += fmt::format("## {0} processes\n\n{1}\n### Maps found, {0} processes\n\n{2}\n", ranks,
                         ratios(lines, ranks, policies), maps(lines, ranks));
   }
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("clairvoyant", options, {}, options.settings));
-  for (const std::uint32_t ranks : sizes) {
-    page += fmt::format(
-        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
-        usual_interval(ranks));
-  }
-  return page + std::string(kSettingsOfPaper) + costs_of_turnout(options) +
+  page += how_it_was_run("clairvoyant", options, {}, options.settings);
+  return page + settings_text(sizes, options) +
          "Workload lengths are those of the experiment `policies`.\n";
 }
 
@@ -176,8 +166,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!simulations) return simulations.status();
   const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
   if (!chosen) return chosen.status();
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {8, 16};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {8, 16});
   const Result<std::vector<ComparedLine>> compared =
       compare(chosen.value(), sizes, policies.value(), options, runner);
   if (!compared) return compared.status();
@@ -193,24 +182,19 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
     }
     lines.emplace_back(&line, std::move(optimum).value());
   }
-  std::vector<const ComparedLine*> all;
-  for (const auto& [line, optimum] : lines) all.push_back(line);
-  std::vector<Plot> plots;
-  for (const std::uint32_t ranks : sizes) {
-    plots.push_back(ratio_plot(all, ranks, policies.value(), "best maps found",
-                               [&](std::size_t line, const std::string& policy) {
-                                 return ratio_of(*lines[line].first, lines[line].second, policy);
-                               }));
-  }
   return ExperimentResult{page_of(lines, sizes, policies.value(), options, simulations.value()),
-                          std::move(plots)};
+                          ratio_plots(compared.value(), sizes, policies.value(), "best maps found",
+                                      [&](std::size_t line, const std::string& policy) {
+                                        return ratio_of(*lines[line].first, lines[line].second,
+                                                        policy);
+                                      })};
 }
 
 }  // namespace
 
-std::vector<Experiment> clairvoyant_experiments() {
-  return {
-      {"clairvoyant", "every policy against the best channel map found for each part", run, true}};
+Experiment clairvoyant_experiment() {
+  return {"clairvoyant", "every policy against the best channel map found for each part", run,
+          true};
 }
 
 }  // namespace turnout::sim

@@ -4,22 +4,21 @@
 // The time of a run is that of all its timed phases. Messages before them give the policies time to
 // choose where the workload has such; where it has not, choosing is part of what is timed. Sizes of
 // queue pairs are the profile's, so that the budgets bind.
+#include "sim/experiments/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "base/value.h"
-#include "sim/experiments/comparison_runs.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
-#include "sim/experiments/scenarios.h"
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::string_view kOurs = "turnout";
@@ -30,7 +29,7 @@ std::string milliseconds(double time) {
 
 std::string table(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
                   const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "best"}};
+  Rows rows = {{"workload", "budget", "best"}};
   for (const std::string& policy : policies) rows[0].push_back(policy);
   for (const ComparedLine& line : lines) {
     if (line.ranks != ranks) continue;
@@ -50,9 +49,8 @@ std::string table(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
 // How often each is within 2 % of the best, and how far it is at worst.
 std::string summary(const std::vector<ComparedLine>& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "processes", "best or within 2 %",
-                                                 "geometric mean of time / best", "worst",
-                                                 "failed"}};
+  Rows rows = {{"policy", "processes", "best or within 2 %", "geometric mean of time / best",
+                "worst", "failed"}};
   for (const std::string& policy : policies) {
     for (const std::uint32_t ranks : sizes) {
       std::size_t all = 0, good = 0, ran = 0;
@@ -89,9 +87,8 @@ std::string share_on(const PolicyResult& result, ChannelKind kind) {
 
 // What each policy did there, counted over the whole run.
 std::string facts(const ComparedLine& line, const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "time / best", "DC-sendrecv", "DC-RDMA",
-                                                 "RC-RDMA", "channel changes", "RC usable",
-                                                 "RC queue pairs", "peak memory"}};
+  Rows rows = {{"policy", "time / best", "DC-sendrecv", "DC-RDMA", "RC-RDMA", "channel changes",
+                "RC usable", "RC queue pairs", "peak memory"}};
   for (const std::string& policy : policies) {
     const auto found = line.results.find(policy);
     if (found == line.results.end()) {
@@ -165,14 +162,8 @@ std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Sc
   if (!failures.empty()) page += fmt::format("## Failed runs\n\n{}\n", failures);
   page += "## Workloads\n\n";
   for (const Scenario& scenario : chosen) page += describe(scenario, sizes);
-  page += fmt::format("\n## How it was run\n\n{}",
-                      how_it_was_run("policies", options, {}, options.settings));
-  for (const std::uint32_t ranks : sizes) {
-    page += fmt::format(
-        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
-        usual_interval(ranks));
-  }
-  return page + std::string(kSettingsOfPaper) + costs_of_turnout(options);
+  page += "\n" + how_it_was_run("policies", options, {}, options.settings);
+  return page + settings_text(sizes, options);
 }
 
 Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
@@ -184,27 +175,155 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   }
   const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
   if (!chosen) return chosen.status();
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {64};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {64});
   const Result<std::vector<ComparedLine>> lines =
       compare(chosen.value(), sizes, policies.value(), options, runner);
   if (!lines) return lines.status();
-  std::vector<const ComparedLine*> all;
-  for (const ComparedLine& line : lines.value()) all.push_back(&line);
-  std::vector<Plot> plots;
-  for (const std::uint32_t ranks : sizes) {
-    plots.push_back(ratio_plot(
-        all, ranks, policies.value(), "best policy",
-        [&](std::size_t line, const std::string& policy) { return all[line]->ratio(policy); }));
-  }
   return ExperimentResult{page_of(lines.value(), chosen.value(), sizes, policies.value(), options),
-                          std::move(plots)};
+                          ratio_plots(lines.value(), sizes, policies.value(), "best policy",
+                                      [&](std::size_t line, const std::string& policy) {
+                                        return lines.value()[line].ratio(policy);
+                                      })};
+}
+
+std::vector<StudyOptions> studies_of(const std::vector<ComparedLine>& lines,
+                                     const std::vector<std::string>& policies,
+                                     const ExperimentOptions& options) {
+  // A run that takes longer than this, while the best policies take 0.01 to 0.3 s, stands as
+  // failed: with too little memory a few go on for half a minute before an operation fails.
+  constexpr Picoseconds kLongest = 5 * hca::kSecond;
+  std::vector<StudyOptions> studies;
+  for (const ComparedLine& line : lines) {
+    for (const std::string& policy : policies) {
+      const std::string what = fmt::format("{}, {}, ", line.scenario->title, line.budget);
+      StudyOptions study = begin_study(options, line.ranks, what);
+      study.title = fmt::format("{}, {}", line.scenario->title, line.budget);
+      study.workload = line.scenario->workload;
+      study.options = options_of(*line.scenario, line.ranks);
+      study.settings = settings_of(line, options);
+      study.policies = {policy};
+      study.own_settings = settings_of_paper(options.settings, line.ranks);
+      if (!options.costs.empty()) {
+        study.own_settings["turnout"].emplace_back("costs", options.costs);
+      }
+      study.time_limit = kLongest;
+      studies.push_back(std::move(study));
+    }
+  }
+  return studies;
+}
+
+Plot ratio_plot(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
+                const std::vector<std::string>& policies, std::string_view best,
+                const RatioOf& ratio) {
+  Plot plot;
+  plot.kind = Plot::Kind::dots;
+  plot.title = fmt::format("{} processes (modelled)", ranks);
+  plot.x_log = true;
+  for (const std::string& policy : policies) plot.series.push_back({policy, {}, false});
+  std::vector<std::string> budgets;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const ComparedLine& line = lines[i];
+    if (line.ranks != ranks) continue;
+    const std::string title(line.scenario->title);
+    if (plot.rows.empty() || plot.rows.back() != title) plot.rows.push_back(title);
+    if (std::find(budgets.begin(), budgets.end(), line.budget) == budgets.end()) {
+      budgets.push_back(line.budget);
+    }
+    for (Plot::Series& series : plot.series) {
+      series.points.emplace_back(
+          ratio(i, series.name).value_or(std::numeric_limits<double>::infinity()),
+          static_cast<double>(plot.rows.size() - 1));
+    }
+  }
+  plot.x_label = fmt::format("time / {}, log scale\nsmall to large marker: budget {}", best,
+                             fmt::join(budgets, ", "));
+  return plot;
 }
 
 }  // namespace
 
-std::vector<Experiment> comparison_experiments() {
-  return {{"policies", "every policy on many workloads at several budgets", run, true}};
+Experiment comparison_experiment() {
+  return {"policies", "every policy on many workloads at several budgets", run, true};
+}
+
+std::optional<double> ComparedLine::time(const std::string& policy) const {
+  const auto found = results.find(policy);
+  if (found == results.end()) return std::nullopt;
+  return timed_phases(found->second).time;
+}
+
+double ComparedLine::best() const {
+  double best = std::numeric_limits<double>::infinity();
+  for (const auto& [policy, result] : results) best = std::min(best, timed_phases(result).time);
+  return best;
+}
+
+std::optional<double> ComparedLine::ratio(const std::string& policy) const {
+  const std::optional<double> own = time(policy);
+  if (!own) return std::nullopt;
+  return best() > 0 ? *own / best() : 1.0;
+}
+
+std::vector<Plot> ratio_plots(const std::vector<ComparedLine>& lines,
+                              const std::vector<std::uint32_t>& sizes,
+                              const std::vector<std::string>& policies, std::string_view best,
+                              const RatioOf& ratio) {
+  std::vector<Plot> plots;
+  for (const std::uint32_t ranks : sizes) {
+    plots.push_back(ratio_plot(lines, ranks, policies, best, ratio));
+  }
+  return plots;
+}
+
+std::string settings_text(const std::vector<std::uint32_t>& sizes,
+                          const ExperimentOptions& options) {
+  std::string text;
+  for (const std::uint32_t ranks : sizes) {
+    text += fmt::format(
+        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
+        usual_interval(ranks));
+  }
+  return text + std::string(kSettingsOfPaper) + costs_of_turnout(options);
+}
+
+NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options) {
+  return overlaid(overlaid({{"interval", usual_interval(line.ranks)}}, options.settings),
+                  {{"memory_budget", line.budget}});
+}
+
+Result<std::vector<ComparedLine>> compare(const std::vector<Scenario>& scenarios,
+                                          const std::vector<std::uint32_t>& sizes,
+                                          const std::vector<std::string>& policies,
+                                          const ExperimentOptions& options, const Runner& runner) {
+  std::vector<ComparedLine> lines;
+  for (const std::uint32_t ranks : sizes) {
+    const Result<std::vector<std::string>> budgets = budgets_of(options.budgets, ranks);
+    if (!budgets) return budgets.status();
+    for (const Scenario& scenario : scenarios) {
+      for (const std::string& budget : budgets.value()) {
+        lines.push_back({ranks, &scenario, budget, {}, {}});
+      }
+    }
+  }
+  const std::vector<StudyOptions> studies = studies_of(lines, policies, options);
+  const Result<std::vector<Result<Study>>> results =
+      run_studies(studies, {options.jobs, options.told}, runner);
+  if (!results) return results.status();
+  auto at = results.value().begin();
+  for (ComparedLine& line : lines) {
+    for (const std::string& policy : policies) {
+      if (at->ok()) {
+        line.results.emplace(policy, at->value().results.front());
+      } else if (at->status().code() == Code::invalid || at->status().code() == Code::no_device) {
+        return at->status();  // none would run
+      } else {
+        line.failures.emplace(policy, at->status().text());
+      }
+      ++at;
+    }
+  }
+  return lines;
 }
 
 }  // namespace turnout::sim

@@ -10,15 +10,11 @@
 
 #include "base/settings.h"
 #include "base/value.h"
-#include "sim/experiments/eager_claims.h"
 #include "sim/experiments/eager_runs.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
-
 namespace {
 
 using namespace eager;
@@ -32,15 +28,12 @@ constexpr std::string_view kOfE2 =
     "the shared\nqueue, which carries the default transport here and which the paper's `ardma-sr` "
     "does not have. SP and BT:\nthe skeletons communicate with 14 peers, so 64 receives for each "
     "are 7 MB at most, and the ratio to `srq` is\nat most 2.7. MG: faces are large messages on "
-    "fine "
-    "grids and small ones on coarse grids, so some peers have\nboth 64 receives and a ring.\n";
+    "fine grids and small ones on coarse grids, so some peers have\nboth 64 receives and a ring.\n";
 constexpr std::string_view kOfSource =
-    "The source of a later version than the paper's [mvapich-cce, "
-    "mpid/ch_gen2/viaparam.c and\nviacheck.c](https://github.com/grondo/mvapich-cce) has other "
-    "numbers: 12 receives for each of the other processes\nfrom the start, 72 from the first "
-    "message "
-    "over send/receive on, a ring of 32 after 10 messages, a shared queue\nof 256 to 512, all "
-    "buffers of 12 KB. With these:\n";
+    "The source of a later version than the paper's [mvapich-cce, mpid/ch_gen2/viaparam.c and\n"
+    "viacheck.c](https://github.com/grondo/mvapich-cce) has other numbers: 12 receives for each of "
+    "the other processes\nfrom the start, 72 from the first message over send/receive on, a ring "
+    "of 32 after 10 messages, a shared queue\nof 256 to 512, all buffers of 12 KB. With these:\n";
 constexpr std::string_view kOfRest =
     "*As MVAPICH*: without the shared queue, and with the 12 receives of the peers that a process "
     "never speaks to,\nwhich are made on demand here. *With R3*: 64 receives more for each peer, "
@@ -65,7 +58,7 @@ std::string megabytes(double bytes) {
 }
 
 std::string memory_table(const Runs& runs, const std::vector<std::string>& designs) {
-  std::vector<std::vector<std::string>> rows = {{"program", "processes", "peers"}};
+  Rows rows = {{"program", "processes", "peers"}};
   for (const std::string& d : designs) rows[0].push_back(d);
   for (const std::string& d : designs) rows[0].push_back(d + ", all memory");
   for (const auto& [key, by_design] : runs) {
@@ -83,7 +76,7 @@ std::string memory_table(const Runs& runs, const std::vector<std::string>& desig
 }
 
 std::string time_table(const Runs& runs, const std::vector<std::string>& designs) {
-  std::vector<std::vector<std::string>> rows = {{"program", "processes"}};
+  Rows rows = {{"program", "processes"}};
   for (const std::string& d : designs) rows[0].push_back(d);
   rows[0].emplace_back("srq vs best");
   for (const auto& [key, by_design] : runs) {
@@ -101,9 +94,8 @@ std::string time_table(const Runs& runs, const std::vector<std::string>& designs
 
 // E3: what the rings take is their number times their size.
 std::string ring_table(const Runs& runs, double ring_bytes) {
-  std::vector<std::vector<std::string>> rows = {{"program", "processes", "rings per process, mean",
-                                                 "rings x size (MB)", "ardma-srq minus srq (MB)",
-                                                 "residual"}};
+  Rows rows = {{"program", "processes", "rings per process, mean", "rings x size (MB)",
+                "ardma-srq minus srq (MB)", "residual"}};
   for (const auto& [key, by_design] : runs) {
     const Run &rings = by_design.at("ardma-srq"), &shared = by_design.at("srq");
     const double predicted = rings.mean_rings() * ring_bytes;
@@ -127,9 +119,8 @@ std::vector<std::string> events_of(const Run& run) {
 }
 
 std::string event_table(const Runs& runs) {
-  std::vector<std::vector<std::string>> rows = {
-      {"program", "processes", "low-watermark events per process", "queue growths",
-       "messages that found no receive"}};
+  Rows rows = {{"program", "processes", "low-watermark events per process", "queue growths",
+                "messages that found no receive"}};
   for (const auto& [key, by_design] : runs) {
     const Run& run = by_design.at("srq");
     rows.push_back({key.first, fmt::format("{}", key.second)});
@@ -147,7 +138,7 @@ std::string flatness(const Runs& runs) {
     least = std::min(least, bytes);
     most = std::max(most, bytes);
   }
-  std::vector<std::vector<std::string>> rows = {{"processes", "min (MB)", "max (MB)"}};
+  Rows rows = {{"processes", "min (MB)", "max (MB)"}};
   for (const auto& [ranks, bytes] : spread) {
     rows.push_back({fmt::format("{}", ranks), megabytes(bytes.first), megabytes(bytes.second)});
   }
@@ -155,7 +146,7 @@ std::string flatness(const Runs& runs) {
 }
 
 std::string ratio_table(const Runs& runs, const std::vector<std::string>& designs) {
-  std::vector<std::vector<std::string>> rows = {{"program"}};
+  Rows rows = {{"program"}};
   for (const std::string& d : designs) {
     if (d != "srq") rows[0].push_back(d + " / srq");
   }
@@ -174,9 +165,9 @@ std::string ratio_table(const Runs& runs, const std::vector<std::string>& design
 
 // E2 with the parameters that the paper tells.
 std::string paper_ratios(const Runs& runs, Ratios* ratios) {
-  std::vector<std::vector<std::string>> rows = {
-      {"program", "peers", "srq (MB)", "ardma-srq (MB)", "ardma-sr (MB)", "rings of ardma-sr, mean",
-       "ardma-srq / srq", "ardma-sr / srq", "paper", "residual"}};
+  Rows rows = {{"program", "peers", "srq (MB)", "ardma-srq (MB)", "ardma-sr (MB)",
+                "rings of ardma-sr, mean", "ardma-srq / srq", "ardma-sr / srq", "paper",
+                "residual"}};
   for (const auto& [program, paper] : kPaperRatios) {
     const auto& by_design = runs.at({std::string(program), kOfRatios});
     const double srq = by_design.at("srq").mean_buffers(),
@@ -195,9 +186,8 @@ std::string paper_ratios(const Runs& runs, Ratios* ratios) {
 
 // With those of MVAPICH's source, and what only MVAPICH has.
 std::string source_ratios(const Runs& runs, Ratios* ratios) {
-  std::vector<std::vector<std::string>> rows = {{"program", "peers", "srq (MB)", "ardma-sr (MB)",
-                                                 "ardma-sr / srq", "as MVAPICH", "with R3",
-                                                 "paper"}};
+  Rows rows = {{"program", "peers", "srq (MB)", "ardma-sr (MB)", "ardma-sr / srq", "as MVAPICH",
+                "with R3", "paper"}};
   for (const auto& [program, paper] : kPaperRatios) {
     const auto& by_design = runs.at({std::string(program), kOfRatios});
     const Run& own = by_design.at("ardma-sr");
@@ -217,9 +207,8 @@ std::string source_ratios(const Runs& runs, Ratios* ratios) {
 
 // E5: the same messages in all, in bursts to everybody, and all of them to one.
 std::string burst_table(const Runs& runs, std::vector<double>* flood) {
-  std::vector<std::vector<std::string>> rows = {
-      {"program", "processes", "messages per process", "low-watermark events per process",
-       "queue growths", "messages that found no receive"}};
+  Rows rows = {{"program", "processes", "messages per process", "low-watermark events per process",
+                "queue growths", "messages that found no receive"}};
   for (const Burst& burst : kBursts) {
     for (const std::uint32_t ranks : kBurstSizes) {
       const Run& run = runs.at({std::string(burst.program), ranks}).at("srq");
@@ -234,7 +223,7 @@ std::string burst_table(const Runs& runs, std::vector<double>* flood) {
 
 // E6: 8 bytes to and fro.
 std::string latency_table(const Runs& runs, double* slower) {
-  std::vector<std::vector<std::string>> rows = {{"design", "channel", "time per message"}};
+  Rows rows = {{"design", "channel", "time per message"}};
   std::map<std::string, double> latency;
   for (const char* design : kPaperDesigns) {
     const Run& run = runs.at({std::string(kPingPong), 2}).at(design);
@@ -263,12 +252,10 @@ class Asked {
     results_.push_back(&(*into)[{std::string(program), ranks}][design]);
   }
   Status make(const Runner& runner) {
-    const auto made = run_studies(studies_, {options_.jobs, options_.told}, runner);
+    const Result<std::vector<Study>> made = results_of(studies_, options_, runner);
     if (!made) return made.status();
-    for (std::size_t i = 0; i < made.value().size(); ++i) {
-      const Result<Study>& study = made.value()[i];
-      if (!study) return study.status();
-      *results_[i] = run_of(study.value().results.front());
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      *results_[i] = run_of(made.value()[i].results.front());
     }
     return {};
   }
@@ -314,8 +301,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const std::vector<std::string> usual = {"srq", "ardma-srq", "ardma-sr", "turnout"};
   const Result<std::vector<std::string>> designs = policies_of(options.policies, usual);
   if (!designs) return designs.status();
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {16, 64, 256};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {16, 64, 256});
   All all;
   if (Status made = make_runs(options, sizes, designs.value(), runner, &all); !made.ok()) {
     return made;
@@ -356,10 +342,9 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       kPaperCompute, ratios);
   page += kOfE2;
   page += fmt::format("\n{}\n{}\n{}", kOfSource, of_source, kOfRest);
-  page += fmt::format(
-      "\nThe largest process with Turnout's default sizes, which are "
-      "smaller:\n\n{}\n",
-      ratio_table(runs, designs.value()));
+  page +=
+      fmt::format("\nThe largest process with Turnout's default sizes, which are smaller:\n\n{}\n",
+                  ratio_table(runs, designs.value()));
   page += fmt::format("## E3: ring memory\n\nA ring is {} bytes here, 500 KB in the paper.\n\n{}\n",
                       ring_bytes, ring_table(runs, ring_bytes));
   page += fmt::format(
@@ -379,8 +364,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       latencies);
   page += kOfE6;
   page += fmt::format("\n## Time\n\n{}\n", time_table(runs, designs.value()));
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("eager", options, options.options, options.settings));
+  page += how_it_was_run("eager", options, options.options, options.settings);
   page +=
       "Every process may connect to all its peers (`max_active_rc`, `max_channels`, `rc_pool` = "
       "the number of\nprocesses), and the budget refuses nothing. Outside E2, E5 and E6 a peer "
@@ -391,9 +375,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> eager_experiments() {
-  return {{"eager", "SC'06: receive buffers by design on NAS-like skeletons (claims E1 to E6)",
-           [](const ExperimentOptions& o, const Runner& r) { return run(o, r); }}};
+Experiment eager_experiment() {
+  return {"eager", "SC'06: receive buffers by design on NAS-like skeletons (claims E1 to E6)", run};
 }
 
 }  // namespace turnout::sim

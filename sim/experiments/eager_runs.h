@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One run of the experiment eager: a program under one design, and what its buffers took.
+// One run of the experiment eager: a program under one design, and what its buffers took; the
+// claims about them.
 //
 // Sizes are bytes, times picoseconds. Plain values; any thread.
 #pragma once
@@ -10,8 +11,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "sim/experiments/experiment.h"
+#include "sim/experiments/page.h"
 
 namespace turnout::sim::eager {
 
@@ -33,10 +35,7 @@ inline constexpr std::string_view kPaperRounds = "30", kPaperCompute = "10ms";
 // receives are added: viacheck.c, viadev_handle_flow_control_sr]: 12 receives for each of the other
 // processes from the start, 64 + 8 from the first message over send/receive on, and 64 more for
 // R3; a ring of 32 after 10 messages; a shared queue of 256 to 512; all buffers of 12 KB.
-inline constexpr std::string_view kSourceEntry = "12KiB", kSourceEntries = "32",
-                                  kSourceThreshold = "10";
-inline constexpr std::string_view kSourceShared = "256", kSourceSharedMost = "512";
-inline constexpr std::uint32_t kSourceFirst = 12, kSourceLater = 64 + 8, kSourceR3 = 64;
+inline constexpr std::uint32_t kSourceFirst = 12, kSourceR3 = 64;
 inline constexpr double kSourceBytes = 12 * 1024;
 // What the paper says of ardma-sr at 64 and 81 processes, in multiples of srq.
 inline constexpr std::array<std::pair<std::string_view, double>, 7> kPaperRatios = {
@@ -92,5 +91,18 @@ inline constexpr std::string_view kRoundsOfMany = "2";
 
 using Key = std::pair<std::string, std::uint32_t>;       // program, ranks
 using Runs = std::map<Key, std::map<std::string, Run>>;  // by design
+
+using Ratios = std::map<std::string, double>;  // ardma-sr against srq, by program
+// What the claims need beside the runs.
+struct Measured {
+  Ratios paper, source;
+  std::vector<double> flood;  // low-watermark events of a process, by kBurstSizes
+  double slower = 0;          // E6, picoseconds
+};
+
+// The claims E1 to E6 [SC'06] beside it. `runs` has the designs srq and ardma-srq at least; bytes
+// of a ring.
+[[nodiscard]] std::vector<Claim> claims_of(const Runs& runs, const Measured& measured,
+                                           double ring_bytes);
 
 }  // namespace turnout::sim::eager

@@ -3,19 +3,21 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/value.h"
-#include "sim/experiments/draw.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/sentinels.h"
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 std::string_view name_of(Plot::Kind kind) {
@@ -30,20 +32,44 @@ std::string_view name_of(Plot::Kind kind) {
   return "lines";
 }
 
+// What tools/plot.py answers when Python has no matplotlib, and posix_spawn()'s child when there is
+// no such program.
+constexpr int kNoMatplotlib = 3, kNoProgram = 127;
+
+// The exit status; -1: it was ended by a signal.
+Result<int> run(std::array<std::string, 4> words) {
+  std::array<char*, words.size() + 1> arguments{};
+  for (std::size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
+  pid_t child = 0;
+  const int error =
+      ::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
+  if (error == ENOENT) return kNoProgram;
+  if (error != 0) {
+    return Status{
+        Code::system,
+        fmt::format("starting {} failed: {}", words[0], std::generic_category().message(error)),
+        error};
+  }
+  int state = 0;
+  while (::waitpid(child, &state, 0) < 0) {
+    if (errno == EINTR) continue;
+    return Status{
+        Code::system,
+        fmt::format("waiting for {} failed: {}", words[0], std::generic_category().message(errno)),
+        errno};
+  }
+  return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
 }  // namespace
 
 std::span<const Experiment> experiments() {
   static const std::vector<Experiment> all = [] {
     std::vector<Experiment> list = latency_experiments();
-    for (Experiment& one : memory_experiments()) list.push_back(one);
-    for (Experiment& one : budget_experiments()) list.push_back(one);
-    for (Experiment& one : comparison_experiments()) list.push_back(one);
-    for (Experiment& one : clairvoyant_experiments()) list.push_back(one);
-    for (Experiment& one : eager_experiments()) list.push_back(one);
-    for (Experiment& one : rendezvous_experiments()) list.push_back(one);
-    for (Experiment& one : teardown_experiments()) list.push_back(one);
-    for (Experiment& one : node_experiments()) list.push_back(one);
-    for (Experiment& one : validation_experiments()) list.push_back(one);
+    list.insert(list.end(),
+                {memory_experiment(), budget_experiment(), clairvoyant_experiment(),
+                 comparison_experiment(), eager_experiment(), node_experiment(),
+                 rendezvous_experiment(), teardown_experiment(), validation_experiment()});
     std::sort(list.begin(), list.end(),
               [](const Experiment& a, const Experiment& b) { return a.name < b.name; });
     return list;
@@ -57,11 +83,7 @@ Result<const Experiment*> find_experiment(std::string_view name) {
     if (one.name == name) return &one;
     names.push_back(one.name);
   }
-  const std::string_view near = value::nearest_name(name, names);
-  return Status{Code::invalid,
-                fmt::format("unknown experiment \"{}\"{} Available: {}", name,
-                            near.empty() ? "." : fmt::format("; did you mean {}?", near),
-                            fmt::join(names, ", "))};
+  return unknown("unknown experiment", name, names);
 }
 
 std::string to_json(std::span<const Plot> plots) {
@@ -139,6 +161,23 @@ Result<Written> write_experiment(const std::string& folder, std::string_view nam
   if (Status s = write_text_file(base + ".md", page); !s.ok()) return s;
   written.files.push_back(base + ".md");
   return written;
+}
+
+Status draw(const std::string& script, const std::string& data, const std::string& picture) {
+  if (script.empty()) return {Code::unsupported, "tools/plot.py not found; it draws the plot"};
+  // The first Python of the PATH may be one without the system's packages.
+  for (const char* const python : {"python3", "/usr/bin/python3"}) {
+    const Result<int> status = run({python, script, data, picture});
+    if (!status) return status.status();
+    if (status.value() == 0) return {};
+    if (status.value() == kNoMatplotlib || status.value() == kNoProgram) continue;
+    return {Code::system, fmt::format("{} {} {} {} failed", python, script, data, picture)};
+  }
+  return {
+      Code::unsupported,
+      fmt::format("drawing {} failed: no python3 with matplotlib found; install the Debian package "
+                  "python3-matplotlib, or run \"python3 -m pip install matplotlib\"",
+                  picture)};
 }
 
 }  // namespace turnout::sim

@@ -92,12 +92,30 @@ struct Experiment {
   std::string_view profile = {};  // the paper's adapter; empty: the usual one
 };
 
+// The experiments of the files, in their names' order.
+[[nodiscard]] std::vector<Experiment> latency_experiments();  // AQPS figures 10 to 12
+[[nodiscard]] Experiment memory_experiment();                 // AQPS figure 8: aqps-memory
+[[nodiscard]] Experiment budget_experiment();       // onetoall within 32 MB for each process
+[[nodiscard]] Experiment clairvoyant_experiment();  // all policies against the best maps found
+[[nodiscard]] Experiment comparison_experiment();   // policies: all of them on many workloads
+[[nodiscard]] Experiment eager_experiment();        // receive buffers by design
+[[nodiscard]] Experiment node_experiment();         // one connection for all processes of a node
+[[nodiscard]] Experiment rendezvous_experiment();   // the ways of large messages
+[[nodiscard]] Experiment teardown_experiment();     // connections that give their places to others
+[[nodiscard]] Experiment validation_experiment();   // published figures, predicted
+
 // Sorted by name.
 [[nodiscard]] std::span<const Experiment> experiments();
 // Errors: invalid, with the nearest name.
 [[nodiscard]] Result<const Experiment*> find_experiment(std::string_view name);
 
 [[nodiscard]] std::string to_json(std::span<const Plot> plots);
+
+// Runs tools/plot.py, waits for it and writes an SVG. `script` is its path, empty: it is not there;
+// `data` a file of its format. Any thread. Errors: unsupported if Python or matplotlib is missing,
+// with the remedy; system if the script failed, with its messages on standard error.
+[[nodiscard]] Status draw(const std::string& script, const std::string& data,
+                          const std::string& picture);
 
 struct Written {
   std::vector<std::string> files;

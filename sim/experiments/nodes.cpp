@@ -7,13 +7,10 @@
 
 #include "base/value.h"
 #include "core/memory/account.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/programs.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kPerNode = 16;
@@ -41,9 +38,8 @@ std::string channels_words(const Outcome& outcome) {
 }
 
 std::string table_of(const Study& study) {
-  std::vector<std::vector<std::string>> table = {
-      {"policy", "connections per process", "queue pair memory", "ring memory",
-       "memory per process", "messages by channel", "time per message"}};
+  Rows table = {{"policy", "connections per process", "queue pair memory", "ring memory",
+                 "memory per process", "messages by channel", "time per message"}};
   for (const PolicyResult& result : study.results) {
     const Outcome& o = result.outcome;
     const Timed timed = timed_phases(result);
@@ -81,13 +77,12 @@ std::vector<StudyOptions> budget_studies(const ExperimentOptions& options,
 }
 
 // `result`: of budget_studies(), in their order.
-std::string budget_table(std::vector<Result<Study>>::const_iterator result) {
-  std::vector<std::vector<std::string>> table = {{"budget per process", "`xrc`", "time per message",
-                                                  "connections per process", "memory per process",
-                                                  "messages by channel"}};
+std::string budget_table(std::vector<Study>::const_iterator result) {
+  Rows table = {{"budget per process", "`xrc`", "time per message", "connections per process",
+                 "memory per process", "messages by channel"}};
   for (const char* const budget : kBudgets) {
     for (const char* const xrc : {"no", "auto"}) {
-      const PolicyResult& one = (result++)->value().results.front();
+      const PolicyResult& one = (result++)->results.front();
       const Timed timed = timed_phases(one);
       table.push_back({budget, xrc,
                        fmt::format("{:.0f} ns", timed.time / 1e3 / timed.messages * kBudgetRanks),
@@ -101,8 +96,7 @@ std::string budget_table(std::vector<Result<Study>>::const_iterator result) {
 Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
   const auto policies = policies_of(options.policies, {"rc-rdma-od", "xrc-rdma-od", "dc-rdma-od"});
   if (!policies) return policies.status();
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {kMostWithPairs, 64 * kPerNode};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {kMostWithPairs, 64 * kPerNode});
   // Buffers so small that a thousand endpoints fit; memory limits nothing here.
   const NamedValues settings = overlaid({{"receive_buffers", "64"},
                                          {"control_buffers", "64"},
@@ -128,11 +122,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
     study.time_limit = kTimeLimit;
     studies.push_back(std::move(study));
   }
-  const auto results = run_studies(studies, {options.jobs, options.told}, runner);
+  const Result<std::vector<Study>> results = results_of(studies, options, runner);
   if (!results) return results.status();
-  for (const Result<Study>& result : results.value()) {
-    if (!result) return result.status();
-  }
   std::string tables;
   auto result = results.value().begin() + of_budgets;
   for (const std::uint32_t ranks : sizes) {
@@ -143,7 +134,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                           "them. The others do not send to each other.\n\n",
                           kPerNode)
             : "",
-        table_of((result++)->value()));
+        table_of(*result++));
   }
   std::string page = fmt::format(
       "# nodes\n\nEach process sends {} bytes to every other, {} times, after two rounds in which "
@@ -162,15 +153,14 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "them.\n- Memory: of each kind, for the process with most of it. Queue pairs include those "
       "of the default transport\n  and the XRC targets that the process created.\n- Time per "
       "message: of the timed rounds, per message of one process.\n\n";
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("nodes", options, options.options, settings));
+  page += how_it_was_run("nodes", options, options.options, settings);
   return ExperimentResult{std::move(page), {}};
 }
 
 }  // namespace
 
-std::vector<Experiment> node_experiments() {
-  return {{"nodes", "connections and memory where many processes share a node", run}};
+Experiment node_experiment() {
+  return {"nodes", "connections and memory where many processes share a node", run};
 }
 
 }  // namespace turnout::sim

@@ -5,10 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace turnout::sim {
 
-std::string markdown_table(const std::vector<std::vector<std::string>>& rows) {
+std::string markdown_table(const Rows& rows) {
   std::string out;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     out += fmt::format("| {} |\n", fmt::join(rows[i], " | "));
@@ -33,7 +34,7 @@ std::string provenance(const ProfileFile& profile) {
       "All times on this page are **modelled**, not measured: Turnout's messaging core runs on "
       "the virtual\nadapter with the profile `{}`{}.\n\n",
       profile.name, profile.device.empty() ? "" : fmt::format(" ({})", profile.device));
-  std::vector<std::vector<std::string>> fitted = {{"parameter", "value", "fitted to"}};
+  Rows fitted = {{"parameter", "value", "fitted to"}};
   std::size_t assumed = 0;
   for (const ProfileValue& v : profile.values) {
     if (v.provenance == "F") {
@@ -54,7 +55,8 @@ std::string provenance(const ProfileFile& profile) {
 }
 
 std::string how_it_was_run(std::string_view name, const ExperimentOptions& options,
-                           const NamedValues& workload_options, const NamedValues& settings) {
+                           const NamedValues& workload_options, const NamedValues& settings,
+                           std::string_view before) {
   std::string command = fmt::format("turnout sim --experiment {} --profile {} --seed {}", name,
                                     options.profile.name, options.seed);
   if (!options.sizes.empty()) command += fmt::format(" --sizes {}", fmt::join(options.sizes, ","));
@@ -76,7 +78,7 @@ std::string how_it_was_run(std::string_view name, const ExperimentOptions& optio
   std::vector<std::string> words;
   for (const auto& [key, value] : workload_options)
     words.push_back(fmt::format("`{}={}`", key, value));
-  std::string out = fmt::format("```sh\n{}\n```\n\n", command);
+  std::string out = fmt::format("## How it was run\n\n{}```sh\n{}\n```\n\n", before, command);
   if (!words.empty()) out += fmt::format("Workload options: {}.\n", fmt::join(words, ", "));
   words.clear();
   for (const auto& [key, value] : settings) words.push_back(fmt::format("`{}={}`", key, value));
@@ -164,6 +166,69 @@ Result<std::vector<std::string>> policies_of(const std::vector<std::string>& ask
     if (Status s = check_settings(policy, {}); !s.ok()) return s;
   }
   return asked.empty() ? usual : asked;
+}
+
+std::vector<std::uint32_t> sizes_of(const ExperimentOptions& options,
+                                    std::vector<std::uint32_t> usual) {
+  return options.sizes.empty() ? usual : options.sizes;
+}
+
+Result<std::vector<Study>> results_of(std::span<const StudyOptions> studies,
+                                      const ExperimentOptions& options, const Runner& runner) {
+  auto results = run_studies(studies, {options.jobs, options.told}, runner);
+  if (!results) return results.status();
+  std::vector<Study> all;
+  for (Result<Study>& result : results.value()) {
+    if (!result) return result.status();
+    all.push_back(std::move(result).value());
+  }
+  return all;
+}
+
+std::string_view name(Verdict verdict) noexcept {
+  constexpr std::string_view kNames[] = {"met", "tendency", "missed", "contradicted", "not run"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+OfSeeds of_seeds(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  const double median =
+      values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  return {median, values.front(), values.back()};
+}
+
+std::string print_percent(const OfSeeds& percent) {
+  const std::string median = print_percent(percent.median);
+  if (percent.least == percent.most) return median;
+  return fmt::format("{} ({:+.1f} to {:+.1f})", median, percent.least, percent.most);
+}
+
+Verdict of_change(double paper, const OfSeeds& ours) noexcept {
+  if (std::abs(ours.median - paper) <= kPoints) return Verdict::met;
+  if (paper == 0) return Verdict::missed;
+  const double sign = paper < 0 ? -1 : 1;
+  const double worst = std::min(sign * ours.least, sign * ours.most);
+  const double best = std::max(sign * ours.least, sign * ours.most);
+  if (worst > 0) return Verdict::tendency;
+  return best < 0 ? Verdict::contradicted : Verdict::missed;
+}
+
+Verdict of_value(double paper, double ours) noexcept {
+  return met_if(std::abs(ours - paper) <= kPart * std::abs(paper));
+}
+
+std::string claims_table(const std::vector<Claim>& claims) {
+  // tools/claims.py knows the table by its head.
+  Rows rows = {{"claim", "what", "paper", "ours", "verdict", "cause"}};
+  for (const Claim& claim : claims) {
+    const bool met = claim.verdict == Verdict::met;
+    rows.push_back({claim.id, claim.what, claim.paper, claim.ours,
+                    met ? "met" : fmt::format("**{}**", name(claim.verdict)),
+                    met || claim.cause.empty() ? "-" : claim.cause});
+  }
+  return markdown_table(rows);
 }
 
 }  // namespace turnout::sim

@@ -8,12 +8,8 @@
 
 namespace turnout::sim::paper {
 
-namespace {
-
 constexpr double kCommon = static_cast<double>(kCreditQps + kEstablishmentQps);
 constexpr std::uint64_t kLargest = 1 << 16;
-
-}  // namespace
 
 double dc_rdma_od() {
   return kCommon + static_cast<double>(kDataQps28);

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 
 namespace turnout::sim {
@@ -11,11 +10,6 @@ namespace turnout::sim {
 using selection::SourceCount;
 using selection::TimeWindow;
 using selection::WindowCounts;
-
-namespace {
-// A node of the hash table and its place in the buckets, which may be as many as the nodes twice.
-constexpr std::size_t kIndexPerSource = 48;
-}  // namespace
 
 Result<std::unique_ptr<selection::Statistics>> PaperTable::create(std::uint32_t sigma,
                                                                   std::size_t max_bytes) {
@@ -31,14 +25,6 @@ Result<std::unique_ptr<selection::Statistics>> PaperTable::create(std::uint32_t 
 
 PaperTable::PaperTable(std::uint32_t sigma, std::size_t max_bytes)
     : sigma_(sigma), max_bytes_(max_bytes), intervals_(sigma) {}
-
-std::size_t PaperTable::kept() const {
-  return std::min(begun_ - (open_ ? 1 : 0), open_ ? sigma_ - 1 : sigma_);
-}
-
-std::size_t PaperTable::column(std::size_t i) const {
-  return (begun_ - (open_ ? 1 : 0) - kept() + i) % sigma_;
-}
 
 Status PaperTable::begin_interval(TimeWindow interval) {
   if (Status status = check_interval(interval, newest_); !status.ok()) return status;
@@ -108,14 +94,6 @@ std::vector<WindowCounts> PaperTable::slots() const {
   std::vector<WindowCounts> all;
   for (std::size_t i = 0; i < kept(); ++i) all.push_back(sum(i, i));
   return all;
-}
-
-std::size_t PaperTable::bytes() const {
-  return sizeof(std::uint64_t) * sigma_ * rows_.size();
-}
-
-std::size_t PaperTable::index_bytes() const {
-  return sizeof(PaperTable) + sigma_ * sizeof(Interval) + rows_.size() * kIndexPerSource;
 }
 
 std::size_t PaperTable::bytes_during_next(std::size_t heard) const {

@@ -7,6 +7,7 @@
 // units and errors as in core/selection/statistics.h.
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/selection/statistics.h"
@@ -29,18 +30,30 @@ class PaperTable final : public selection::Statistics {
   void keep_border(selection::Time) override {}  // nothing is merged
   void forget(std::uint32_t peer) override;
   [[nodiscard]] std::vector<selection::WindowCounts> slots() const override;
-  [[nodiscard]] std::size_t bytes() const override;
-  [[nodiscard]] std::size_t index_bytes() const override;
+  [[nodiscard]] std::size_t bytes() const override {
+    return sizeof(std::uint64_t) * sigma_ * rows_.size();
+  }
+  [[nodiscard]] std::size_t index_bytes() const override {
+    return sizeof(PaperTable) + sigma_ * sizeof(Interval) + rows_.size() * kIndexPerSource;
+  }
   [[nodiscard]] std::size_t bytes_during_next(std::size_t heard) const override;
 
  private:
+  // A node of the hash table and its place in the buckets, which may be as many as the nodes twice.
+  static constexpr std::size_t kIndexPerSource = 48;
   struct Interval {
     selection::TimeWindow window;
     std::uint64_t messages = 0;
     std::uint64_t missing = 0;
   };
-  [[nodiscard]] std::size_t kept() const;                 // intervals that ended
-  [[nodiscard]] std::size_t column(std::size_t i) const;  // of the i-th of them, oldest first
+  // Intervals that ended.
+  [[nodiscard]] std::size_t kept() const {
+    return std::min(begun_ - (open_ ? 1 : 0), open_ ? sigma_ - 1 : sigma_);
+  }
+  // Of the i-th of them, oldest first.
+  [[nodiscard]] std::size_t column(std::size_t i) const {
+    return (begun_ - (open_ ? 1 : 0) - kept() + i) % sigma_;
+  }
   [[nodiscard]] selection::WindowCounts sum(std::size_t first, std::size_t last) const;
 
   std::size_t sigma_;

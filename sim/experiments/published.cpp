@@ -5,16 +5,13 @@ namespace turnout::sim {
 
 const std::string_view kNotCompared =
     "- 150 million messages a second and 0.7 us of ConnectX-4 (press release of 2014): the text "
-    "was "
-    "not found at an address\n  that could be read.\n"
-    "- DC send latency between two HDR adapters (https://github.com/openucx/ucx/issues/9590): the "
-    "thread was found, its\n  table was not in the text that could be read.\n"
-    "- 60 DC initiators reach 10 GB/s each way with 89 nodes and 17,600 connections a node "
-    "(https://github.com/openucx/ucx/pull/7860):\n  neither the adapter nor the message size is "
-    "named.\n"
-    "- READ round trip of 2.5 us on ConnectX-4 and set-up in 10 us (KRCORE, arXiv 2201.11578): "
-    "only "
-    "the abstract could be\n  read, and its set-up is not that of verbs.\n";
+    "was not found at an address\n  that could be read.\n- DC send latency between two HDR "
+    "adapters (https://github.com/openucx/ucx/issues/9590): the thread was found, its\n  table was "
+    "not in the text that could be read.\n- 60 DC initiators reach 10 GB/s each way with 89 nodes "
+    "and 17,600 connections a node (https://github.com/openucx/ucx/pull/7860):\n  neither the "
+    "adapter nor the message size is named.\n- READ round trip of 2.5 us on ConnectX-4 and set-up "
+    "in 10 us (KRCORE, arXiv 2201.11578): only the abstract could be\n  read, and its set-up is "
+    "not that of verbs.\n";
 
 namespace {
 
@@ -55,8 +52,7 @@ std::vector<Source> make_sources() {
        "https://git.dennispotter.eu/Dennis/masters-thesis/raw/commit/"
        "1995c04f8af7a026550961b343ddaaf4cba4f893/tables/mtu_performance.tex",
        "ConnectX-4 MT27700, EDR, PCI Express 3.0 x16, two of them joined by a cable of 0.5 m "
-       "(table "
-       "benchmark_testsystem of the\nsame thesis).",
+       "(table benchmark_testsystem of the\nsame thesis).",
        {{"RC, 32 B, inline", "connectx-4", 0.83, "us", B::send_rc, 32, true, true},
         {"RC, 1 KiB", "connectx-4", 1.61, "us", B::send_rc, kKiB, false, true},
         {"RC, 4 KiB", "connectx-4", 2.28, "us", B::send_rc, 4 * kKiB, false, true},
@@ -115,8 +111,7 @@ std::vector<Source> make_sources() {
        "Azure HBv3, performance expectations",
        "https://docs.azure.cn/en-us/virtual-machines/hbv3-performance",
        "not named; ConnectX-6 is assumed, as HBv3 has HDR. The page prints 192 GB/s; the link has "
-       "200 "
-       "Gb/s, so Gb/s are taken: 24 GB/s.",
+       "200 Gb/s, so Gb/s are taken: 24 GB/s.",
        {{"latency, 1 B", "connectx-6", 1.2, "us", B::mpi_latency, 1},
         {"bandwidth, one way", "connectx-6", 24, "GB/s", B::mpi_bandwidth, kMiB}},
        "as above.",

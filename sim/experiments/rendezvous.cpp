@@ -15,14 +15,10 @@
 #include <tuple>
 
 #include "base/settings.h"
-#include "sim/experiments/claims.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
@@ -229,8 +225,7 @@ std::vector<Claim> claims_of(const std::map<Cell, Times>& measured,
 
 // R3 by size: the paper says where there is a difference, and where almost none.
 std::string sizes_table(const std::map<Cell, Times>& measured) {
-  std::vector<std::vector<std::string>> rows = {
-      {"size", "bowtie: put vs get", "get vs getcqe", "alltoall: put vs get"}};
+  Rows rows = {{"size", "bowtie: put vs get", "get vs getcqe", "alltoall: put vs get"}};
   for (const auto& [cell, times] : measured) {
     if (cell.pattern != "bowtie") continue;
     const Times& alltoall = measured.at({"alltoall", cell.pairs, cell.bytes});
@@ -254,7 +249,7 @@ void add_times(const Times& times, std::vector<std::string>* row) {
 }
 
 std::string times_table(const std::map<Cell, Times>& measured, std::string_view pattern) {
-  std::vector<std::vector<std::string>> rows = {head({"size"})};
+  Rows rows = {head({"size"})};
   for (const auto& [cell, times] : measured) {
     if (cell.pattern != pattern) continue;
     rows.push_back({size_of(cell.bytes)});
@@ -264,7 +259,7 @@ std::string times_table(const std::map<Cell, Times>& measured, std::string_view 
 }
 
 std::string nas_table(const std::map<Cell, Times>& measured) {
-  std::vector<std::vector<std::string>> rows = {head({"program"})};
+  Rows rows = {head({"program"})};
   rows[0].emplace_back("put vs get");
   for (const auto& [cell, times] : measured) {
     rows.push_back({cell.pattern});
@@ -282,7 +277,7 @@ struct AutoTable {
 
 AutoTable auto_table(const std::map<Cell, Times>& measured) {
   AutoTable result;
-  std::vector<std::vector<std::string>> rows = {head({"receiver", "pairs", "size"})};
+  Rows rows = {head({"receiver", "pairs", "size"})};
   rows[0].emplace_back("auto / best");
   for (const auto& [cell, times] : measured) {
     double best = 0;
@@ -341,17 +336,15 @@ Result<std::map<Cell, Times>> measure(const std::vector<Cell>& cells, std::uint3
       }
     }
   }
-  const Result<std::vector<Result<Study>>> results =
-      run_studies(studies, {options.jobs, options.told}, runner);
+  const Result<std::vector<Study>> results = results_of(studies, options, runner);
   if (!results) return results.status();
   std::map<Cell, Times> measured;
   std::size_t i = 0;
   for (const Cell& cell : cells) {
     for (const std::string_view way : kRendezvousNames) {
       for (std::uint32_t nth = 0; nth < seeds; ++nth) {
-        const Result<Study>& study = results.value()[i++];
-        if (!study) return study.status();
-        measured[cell][std::string(way)].push_back(time_of(cell, study.value().results.front()));
+        const PolicyResult& result = results.value()[i++].results.front();
+        measured[cell][std::string(way)].push_back(time_of(cell, result));
       }
     }
   }
@@ -391,11 +384,10 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                       times_table(paper.value(), "alltoall"));
   page += fmt::format(
       "## NAS-like programs, class W, 64 processes on four nodes (claim R5)\n\nThirty iterations "
-      "of the skeletons. Messages above 4047 bytes use rendezvous, as in the paper. The "
-      "skeletons\ndo not compute, so their time is waiting time, including that of small messages. "
-      "`dt` is not among the\nskeletons. `put` registers each receive before the program "
-      "continues, "
-      "which delays ft's alltoall with 31\npartners at once; with registrations that take no time "
+      "of the skeletons. Messages above 4047 bytes use rendezvous, as in the paper. The skeletons\n"
+      "do not compute, so their time is waiting time, including that of small messages. `dt` is "
+      "not among the\nskeletons. `put` registers each receive before the program continues, which "
+      "delays ft's alltoall with 31\npartners at once; with registrations that take no time "
       "(second row of ft) it does not. `auto` sends one RTR at\na time until the buffers are "
       "registered.\n\n{}\n",
       nas_table(nas.value()));
@@ -404,20 +396,20 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "starts together with its sender (the wait is\nsubtracted). `auto` is within 2 % of the best "
       "other protocol in {} of {} cells, and {:.3f} times the best at worst.\n\n{}\n",
       kApart, ours.within, ours.cells, ours.worst, ours.table);
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("rendezvous", options, options.options,
-                                     overlaid({{"rendezvous_threshold", std::string(kThreshold)}},
-                                              options.settings)));
+  page += how_it_was_run(
+      "rendezvous", options, options.options,
+      overlaid({{"rendezvous_threshold", std::string(kThreshold)}}, options.settings));
   return ExperimentResult{std::move(page),
                           {plot_of(paper.value(), "bowtie", "bowtie, 16 pairs, two adapters")}};
 }
 
 }  // namespace
 
-std::vector<Experiment> rendezvous_experiments() {
-  return {{"rendezvous",
-           "EuroMPI'13: rendezvous protocols (claims R1 to R5), and auto against the best", run,
-           false, true, "connectx-3"}};
+Experiment rendezvous_experiment() {
+  return {
+      "rendezvous", "EuroMPI'13: rendezvous protocols (claims R1 to R5), and auto against the best",
+      run,          false,
+      true,         "connectx-3"};
 }
 
 }  // namespace turnout::sim

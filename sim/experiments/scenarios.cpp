@@ -11,7 +11,6 @@
 #include "sim/experiments/page.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kFew = 16, kSome = 128;
@@ -66,6 +65,14 @@ std::vector<Part> repeat_of(const NamedValues& options) {
            {{"messages", text_of(given(options, "messages_out"))}, {"ahead", "64"}},
            times},
           {"in", "alltoone", {{"messages", text_of(given(options, "messages_in"))}}, times}};
+}
+
+std::vector<std::string> usual_budgets(std::uint32_t ranks) {
+  if (ranks <= 8) return {"9MiB", "12MiB", "32MiB"};
+  if (ranks <= kFew) return {"10MiB", "16MiB", "64MiB"};
+  if (ranks <= kSome) return {"12MiB", "48MiB", "256MiB"};
+  if (ranks <= 1024) return {"16MiB", "128MiB", "2GiB"};
+  return {"16MiB", "256MiB", fmt::format("{}GiB", (ranks + 511) / 512)};
 }
 
 }  // namespace
@@ -193,14 +200,6 @@ NamedValues options_of(const Scenario& scenario, std::uint32_t ranks) {
     options.emplace_back(length.option, text_of(value_of(length, ranks)));
   }
   return options;
-}
-
-std::vector<std::string> usual_budgets(std::uint32_t ranks) {
-  if (ranks <= 8) return {"9MiB", "12MiB", "32MiB"};
-  if (ranks <= kFew) return {"10MiB", "16MiB", "64MiB"};
-  if (ranks <= kSome) return {"12MiB", "48MiB", "256MiB"};
-  if (ranks <= 1024) return {"16MiB", "128MiB", "2GiB"};
-  return {"16MiB", "256MiB", fmt::format("{}GiB", (ranks + 511) / 512)};
 }
 
 Result<std::vector<std::string>> budgets_of(const std::vector<std::string>& given_ones,

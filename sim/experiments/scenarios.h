@@ -40,10 +40,9 @@ struct Scenario {
 // Options of a run of so many ranks.
 [[nodiscard]] NamedValues options_of(const Scenario& scenario, std::uint32_t ranks);
 
-// Budgets of a process: one that binds hard, one in between, one that does not bind. The last one
-// holds an RC queue pair and a ring for each of the others, of the sizes of AQPS Table 4.
-[[nodiscard]] std::vector<std::string> usual_budgets(std::uint32_t ranks);
-// Those given, checked, or the usual ones.
+// Budgets of a process: those given, checked, or one that binds hard, one in between, one that does
+// not bind. The last one holds an RC queue pair and a ring for each of the others, of the sizes of
+// AQPS Table 4.
 [[nodiscard]] Result<std::vector<std::string>> budgets_of(const std::vector<std::string>& given,
                                                           std::uint32_t ranks);
 // Time between two decisions: a fraction of the shortest run.

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/report/json_reader.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::string_view kOurs = "turnout";
@@ -50,6 +50,102 @@ std::vector<std::string> row_of(const SentinelStudy& study, const SentinelRun& r
           fmt::format("{}", run.result.messages)};
 }
 
+// What the layout below is; a reader refuses what it does not know.
+constexpr std::uint64_t kLayout = 2;
+constexpr std::size_t kMostStudies = 65536, kMostRuns = 1024, kMostValues = 1024;
+
+struct Reader : JsonReader {
+  Reader(const Json& object, std::string place, Status* status)
+      : JsonReader("a file of sentinels", object, std::move(place), status) {}
+  using JsonReader::get;
+  void get(const char* key, NamedValues* out) const {
+    each(
+        key,
+        [&](const Json& element, const std::string&) {
+          const std::string text = element.is_string() ? element.get<std::string>() : std::string();
+          const auto equals = text.find('=');
+          if (equals == 0 || equals == std::string::npos) {
+            return wrong(key, "a list of name=value");
+          }
+          out->emplace_back(text.substr(0, equals), text.substr(equals + 1));
+        },
+        kMostValues);
+  }
+};
+
+// The members of both by name, for both ways.
+template <class RunOf, class Each>
+void each_of_run(RunOf& run, Each each) {
+  each("policy", run.policy);
+  each("own_settings", run.own_settings);
+  each("calibrated", run.calibrated);
+  each("time_ps", run.result.time);
+  each("timed_ps", run.result.timed);
+  each("messages", run.result.messages);
+  each("memory_peak", run.result.memory_peak);
+  each("connections", run.result.connections);
+  each("events", run.events);
+}
+template <class StudyOf, class Each>
+void each_of_study(StudyOf& study, Each each) {
+  each("title", study.title);
+  each("workload", study.workload);
+  each("profile", study.profile);
+  each("options", study.options);
+  each("settings", study.settings);
+  each("ranks", study.place.ranks);
+  each("ranks_per_node", study.place.ranks_per_node);
+  each("seed", study.place.seed);
+  each("check_content", study.check_content);
+  each("data_servers", study.data_servers);
+  each("time_limit_ps", study.time_limit);
+  each("quick", study.quick);
+}
+
+template <class Value>
+Json json_of(const Value& value) {
+  return value;
+}
+Json json_of(const NamedValues& values) {
+  Json list = Json::array();
+  for (const auto& [name, value] : values) list.push_back(fmt::format("{}={}", name, value));
+  return list;
+}
+
+Json json_of_study(const SentinelStudy& study) {
+  Json json, runs = Json::array();
+  each_of_study(study, [&](const char* key, const auto& value) { json[key] = json_of(value); });
+  for (const SentinelRun& run : study.runs) {
+    Json one;
+    each_of_run(run, [&](const char* key, const auto& value) { one[key] = json_of(value); });
+    runs.push_back(std::move(one));
+  }
+  json["runs"] = std::move(runs);
+  return json;
+}
+
+SentinelRun run_of(const Reader& reader) {
+  SentinelRun run;
+  each_of_run(run, [&](const char* key, auto& value) { reader.get(key, &value); });
+  if (run.result.time < 0) reader.wrong("time_ps", "a time");
+  if (run.result.timed < 0) reader.wrong("timed_ps", "a time");
+  return run;
+}
+
+SentinelStudy study_of(const Reader& reader, Status* status) {
+  SentinelStudy study;
+  each_of_study(study, [&](const char* key, auto& value) { reader.get(key, &value); });
+  if (study.time_limit < 0) reader.wrong("time_limit_ps", "a time");
+  reader.each(
+      "runs",
+      [&](const Json& element, const std::string& place) {
+        study.runs.push_back(run_of(Reader(element, place, status)));
+      },
+      kMostRuns);
+  if (study.runs.empty()) reader.wrong("runs", "a list of runs");
+  return study;
+}
+
 }  // namespace
 
 SentinelResult sentinel_result(const PolicyResult& result) {
@@ -76,15 +172,9 @@ void SentinelCollector::add(const StudyOptions& study, const PolicyResult& resul
       study.check_content, study.data_servers, study.time_limit);
   SentinelStudy& kept = studies_[shared];
   if (kept.runs.empty()) {
-    kept.title = study.title.empty() ? study.workload : study.title;
-    kept.workload = study.workload;
+    static_cast<StudyInput&>(kept) = study;
+    if (kept.title.empty()) kept.title = study.workload;
     kept.profile = study.profile.name;
-    kept.options = study.options;
-    kept.settings = study.settings;
-    kept.place = study.place;
-    kept.check_content = study.check_content;
-    kept.data_servers = study.data_servers;
-    kept.time_limit = study.time_limit;
   }
   const bool known = std::any_of(kept.runs.begin(), kept.runs.end(), [&](const SentinelRun& r) {
     return r.policy == run.policy && r.own_settings == run.own_settings;
@@ -131,8 +221,7 @@ std::vector<SentinelStudy> choose_sentinels(std::vector<SentinelStudy> all, Sent
 
 std::string sentinels_section(const Sentinels& sentinels) {
   std::size_t quick = 0, all = 0;
-  std::vector<std::vector<std::string>> rows = {
-      {"run", "processes", "policy", "time", "timed part", "messages"}};
+  Rows rows = {{"run", "processes", "policy", "time", "timed part", "messages"}};
   for (const SentinelStudy& study : sentinels.studies) {
     for (const SentinelRun& run : study.runs) {
       ++all;
@@ -147,22 +236,14 @@ std::string sentinels_section(const Sentinels& sentinels) {
   return text +
          fmt::format(
              " `make test` repeats {} of its runs and compares them to the last\ndigit, `make "
-             "test-all` {} ([{}.sentinels.json]({}.sentinels.json)). Those of `make "
-             "test`:\n\n{}",
+             "test-all` {} ([{}.sentinels.json]({}.sentinels.json)). Those of `make test`:\n\n{}",
              quick, all, sentinels.page, sentinels.page, markdown_table(rows));
 }
 
 StudyOptions again(const SentinelStudy& study, const SentinelRun& run, const ProfileFile& profile,
                    const std::string& costs) {
   StudyOptions options;
-  options.title = study.title;
-  options.workload = study.workload;
-  options.options = study.options;
-  options.settings = study.settings;
-  options.place = study.place;
-  options.check_content = study.check_content;
-  options.data_servers = study.data_servers;
-  options.time_limit = study.time_limit;
+  static_cast<StudyInput&>(options) = study;
   options.profile = profile;
   options.policies = {run.policy};
   options.own_settings[run.policy] = run.own_settings;
@@ -180,6 +261,41 @@ double lead_of_turnout(const SentinelStudy& study) {
     }
   }
   return ours > 0 && best > 0 && best < std::numeric_limits<double>::infinity() ? ours / best : 0;
+}
+
+std::string to_json(const Sentinels& sentinels) {
+  Json studies = Json::array();
+  for (const SentinelStudy& study : sentinels.studies) studies.push_back(json_of_study(study));
+  return Json{{"turnout_sentinels", kLayout},
+              {"page", sentinels.page},
+              {"commit", sentinels.commit},
+              {"studies", std::move(studies)}}
+             .dump(1, ' ', false, Json::error_handler_t::replace) +
+         "\n";
+}
+
+Result<Sentinels> parse_sentinels(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return Status{Code::invalid, "not valid JSON, or truncated"};
+  Status status;
+  const Reader reader(json, "", &status);
+  std::uint64_t layout = 0;
+  reader.get("turnout_sentinels", &layout);
+  if (status.ok() && layout != kLayout) {
+    return Status{Code::version,
+                  fmt::format("layout {}; this turnout reads layout {}", layout, kLayout)};
+  }
+  Sentinels sentinels;
+  reader.get("page", &sentinels.page);
+  reader.get("commit", &sentinels.commit);
+  reader.each(
+      "studies",
+      [&](const Json& element, const std::string& place) {
+        sentinels.studies.push_back(study_of(Reader(element, place, &status), &status));
+      },
+      kMostStudies);
+  if (!status.ok()) return status;
+  return sentinels;
 }
 
 }  // namespace turnout::sim

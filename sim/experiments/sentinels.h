@@ -40,16 +40,9 @@ struct SentinelRun {
 };
 
 // Runs that differ in their policy alone.
-struct SentinelStudy {
-  std::string title;
-  std::string workload;
+struct SentinelStudy : StudyInput {
   std::string profile;  // its name
-  NamedValues options, settings;
-  Place place;
-  bool check_content = true;
-  bool data_servers = false;
-  Picoseconds time_limit = 0;
-  bool quick = false;  // for `make test`
+  bool quick = false;   // for `make test`
   std::vector<SentinelRun> runs;
 };
 

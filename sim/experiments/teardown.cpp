@@ -7,7 +7,6 @@
 // waits. How much is run of the paper's program is chosen by what it costs; spec/claims.md has its
 // numbers.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -17,14 +16,10 @@
 #include "base/value.h"
 #include "core/memory/account.h"
 #include "sim/analysis/victim_bound.h"
-#include "sim/experiments/claims.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/teardown_claims.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kPerNode = 4;  // [ACTS V.A]
@@ -46,10 +41,9 @@ std::string print_change(const TeardownRow& row, const TeardownRow& unlimited) {
 }
 
 std::string runs_table(const TeardownRuns& runs) {
-  std::vector<std::vector<std::string>> table = {
-      {"connections", "order", "time", "vs no limit", "made per process", "disconnects per process",
-       "eviction time per process", "per eviction", "longest eviction", "maximum at one time",
-       "queue pair memory"}};
+  Rows table = {{"connections", "order", "time", "vs no limit", "made per process",
+                 "disconnects per process", "eviction time per process", "per eviction",
+                 "longest eviction", "maximum at one time", "queue pair memory"}};
   const double n = runs.processes();
   for (const TeardownRow& row : runs.rows) {
     const auto of = [&row](auto&& what) {
@@ -74,8 +68,7 @@ std::string runs_table(const TeardownRuns& runs) {
 
 // From the order in which processes needed their partners in the run without a limit.
 std::string bounds_table(const Outcome& outcome) {
-  std::vector<std::vector<std::string>> table = {
-      {"connections", "LRU", "LRU-M", "clairvoyant", "LRU / clairvoyant", "LRU-M / LRU"}};
+  Rows table = {{"connections", "LRU", "LRU-M", "clairvoyant", "LRU / clairvoyant", "LRU-M / LRU"}};
   double processes = 0;
   for (const auto& partners : outcome.partners) processes += partners.empty() ? 0 : 1;
   processes = std::max(processes, 1.0);
@@ -108,7 +101,7 @@ std::string bounds_of(const TeardownRuns& runs) {
 // Mean over the limits that all orders were run with of how much longer runs take than without a
 // limit.
 std::string orders_table(const std::vector<TeardownRuns>& all) {
-  std::vector<std::vector<std::string>> table = {
+  Rows table = {
       {"mode", "processes", "order", "time vs no limit, mean", "eviction time per process, mean"}};
   struct Sums {
     double change = 0, time = 0;
@@ -166,12 +159,10 @@ Result<std::vector<Outcome>> outcomes_of(const std::vector<StudyOptions>& studie
   const std::size_t at_once =
       !studies.empty() && studies.front().place.ranks >= kMost ? 1 : studies.size();
   for (std::size_t i = 0; i < studies.size(); i += at_once) {
-    const auto results =
-        run_studies(std::span(studies).subspan(i, at_once), {options.jobs, options.told}, runner);
+    const auto results = results_of(std::span(studies).subspan(i, at_once), options, runner);
     if (!results) return results.status();
-    for (const Result<Study>& result : results.value()) {
-      if (!result) return result.status();
-      outcomes.push_back(result.value().results.front().outcome);
+    for (const Study& study : results.value()) {
+      outcomes.push_back(study.results.front().outcome);
     }
   }
   return outcomes;
@@ -258,8 +249,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                   "teardown: --policy: expected one that connects on demand: srq, rc-rdma-od, "
                   "ardma-srq or ardma-sr"};
   }
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {512, 2048, 4096};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {512, 2048, 4096});
   // Buffers so small that thousands of endpoints fit; memory limits nothing else here: all 4096
   // connect to the counter.
   const NamedValues settings = overlaid({{"ring_entries", "2"},
@@ -297,16 +287,13 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   std::string page = fmt::format(
       "# teardown\n\nThe workload [nwchem](../nwchem.md) under `{}`, with a limit on the "
       "connections per process (`max_conn`) and\nthree eviction orders (`eviction`), in two "
-      "modes:\n\n"
-      "- **ACTS's**: as in the paper, only processes have a limit. The first process of a node is "
-      "its "
-      "data server as\n  well; it has no limit, evicts nobody, and every connection is to one. The "
-      "default transport is UD, so a get or\n  a put waits until its connection is made, and where "
-      "the limit is reached until another's is gone. Numbers are\n  of the processes with a limit; "
-      "times are of the whole run.\n"
-      "- **Turnout's**: everyone has the limit, and nothing waits for a connection: while one is "
-      "set "
-      "up or evicted,\n  operations and messages use DC.\n\n{}\n",
+      "modes:\n\n- **ACTS's**: as in the paper, only processes have a limit. The first process of "
+      "a node is its data server as\n  well; it has no limit, evicts nobody, and every connection "
+      "is to one. The default transport is UD, so a get or\n  a put waits until its connection is "
+      "made, and where the limit is reached until another's is gone. Numbers are\n  of the "
+      "processes with a limit; times are of the whole run.\n- **Turnout's**: everyone has the "
+      "limit, and nothing waits for a connection: while one is set up or evicted,\n  operations "
+      "and messages use DC.\n\n{}\n",
       policies.value().front(), provenance(options.profile));
   page += fmt::format("## Against the paper\n\n{}\n", claims_table(teardown_claims(all)));
   page += fmt::format(
@@ -323,17 +310,16 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "time.\n- {} tasks per process, about as many as make the paper's 93 to 121 connections at "
       "4096 processes, and a barrier\n  after {} of them.\n\n",
       kTasks, kTasksOfIteration);
-  page +=
-      fmt::format("## How it was run\n\n{}", how_it_was_run("teardown", options, shape, settings));
+  page += how_it_was_run("teardown", options, shape, settings);
   return ExperimentResult{std::move(page), {}};
 }
 
 }  // namespace
 
-std::vector<Experiment> teardown_experiments() {
-  return {{"teardown",
-           "ACTS: nwchem with a connection limit and three eviction orders (claims T1 to T6)", run,
-           false, true}};
+Experiment teardown_experiment() {
+  return {"teardown",
+          "ACTS: nwchem with a connection limit and three eviction orders (claims T1 to T6)", run,
+          false, true};
 }
 
 }  // namespace turnout::sim

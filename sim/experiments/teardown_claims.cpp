@@ -5,15 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <optional>
 #include <string_view>
 
 #include "base/value.h"
 #include "core/memory/account.h"
-#include "sim/experiments/page.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kT1 = 2048, kT4 = 4096;  // processes
@@ -36,19 +33,16 @@ constexpr double kBytesOfConnection = 44 * 1024;          // T6
 
 constexpr std::string_view kOfT2 =
     "how often a process needs a new partner is assumed (nwchem.md), and all processes need the "
-    "same "
-    "servers at a time";
+    "same servers at a time";
 constexpr std::string_view kOfT3 =
     "how many evictions there are follows from the assumed pattern (nwchem.md), and what one takes "
     "from the profile's times of queue pairs";
 constexpr std::string_view kOfT5 =
     "LRU-M keeps peers that were evicted before and evicts new ones, even those that the next "
-    "tasks "
-    "need (nwchem.md)";
+    "tasks need (nwchem.md)";
 constexpr std::string_view kOfT6 =
     "a queue pair of the model is as large as AQPS's Table 4 has it; the sizes of ARMCI's queues "
-    "are "
-    "not told";
+    "are not told";
 
 const TeardownRow* row_of(const TeardownRuns& runs, std::uint32_t limit, std::string_view order) {
   for (const TeardownRow& row : runs.rows) {
@@ -105,10 +99,8 @@ class Claims {
           {"T1",
            fmt::format("max_conn {}: memory of connections, against one to each of 512 nodes",
                        paper.connections),
-           fmt::format("1/{:.0f}", paper.memory),
-           fmt::format("1/{:.2f}", less),
-           of_value(paper.memory, less),
-           {}});
+           fmt::format("1/{:.0f}", paper.memory), fmt::format("1/{:.2f}", less),
+           of_value(paper.memory, less)});
     }
   }
 
@@ -170,14 +162,13 @@ class Claims {
     const double each = bytes_of_connection(runs);
     claims_.push_back({"T6", "memory of one connection", "up to 44 KB",
                        value::human_bytes(static_cast<std::uint64_t>(each)),
-                       each <= kBytesOfConnection ? Verdict::met : Verdict::missed,
-                       std::string(kOfT6)});
+                       met_if(each <= kBytesOfConnection), std::string(kOfT6)});
     const TeardownRow& row = *row_of(runs, 32, "lru");
     const double freed = median(row, [](const Outcome& o) { return o.connections.freed; });
     const double us = freed > 0 ? eviction_seconds(row, freed) * 1e6 : 0;
-    claims_.push_back(
-        {"T6", "one eviction (max_conn 32, lru)", "hundreds of us", fmt::format("{:.0f} us", us),
-         us >= 100 && us < 1000 ? Verdict::met : Verdict::missed, std::string(kOfT3)});
+    claims_.push_back({"T6", "one eviction (max_conn 32, lru)", "hundreds of us",
+                       fmt::format("{:.0f} us", us), met_if(us >= 100 && us < 1000),
+                       std::string(kOfT3)});
   }
 
   // T5: eviction time of LRU-M against LRU, seed by seed.

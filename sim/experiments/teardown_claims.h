@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/experiments/claims.h"
+#include "sim/experiments/page.h"
 #include "sim/runtime/simulation.h"
 #include "sim/workloads/workload.h"
 

@@ -7,16 +7,13 @@
 #include <array>
 #include <cmath>
 #include <memory>
-#include <optional>
 
 #include "sim/calibration/verbs_bench.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/published.h"
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kTag = 1, kAckTag = 2;
@@ -33,7 +30,7 @@ constexpr Picoseconds kCable = 2'500;
 constexpr double kMet = 10, kNear = 25;
 constexpr double kMetPoints = 5, kNearPoints = 10;
 
-Task ping_pong(Rank rank, std::uint64_t bytes, std::shared_ptr<Phases> phases) {
+Task ping_pong(Rank rank, std::uint64_t bytes, SharedPhases phases) {
   for (std::uint32_t i = 0; i < kWarmup + kTrips; ++i) {
     if (rank.id() == 0) {
       if (i == 0) phases->begin("warmup", rank.now());
@@ -50,7 +47,7 @@ Task ping_pong(Rank rank, std::uint64_t bytes, std::shared_ptr<Phases> phases) {
 }
 
 // Ranks below `pairs` send windows of messages to the others; each window is acknowledged.
-Task windows(Rank rank, std::uint32_t pairs, std::uint64_t bytes, std::shared_ptr<Phases> phases) {
+Task windows(Rank rank, std::uint32_t pairs, std::uint64_t bytes, SharedPhases phases) {
   const bool sends = rank.id() < pairs;
   const std::uint32_t peer = sends ? rank.id() + pairs : rank.id() - pairs;
   for (std::uint32_t i = 0; i < kWarmupWindows + kWindows; ++i) {
@@ -150,7 +147,7 @@ class Predictor {
   }
 
   StudyOptions between_nodes(const std::string& what, std::uint32_t per_node,
-                             std::function<Task(Rank, std::shared_ptr<Phases>)> program) {
+                             std::function<Task(Rank, SharedPhases)> program) {
     StudyOptions study = begin_study(options_, 2 * per_node, what);
     study.place.ranks_per_node = per_node;
     study.workload = what;
@@ -165,7 +162,7 @@ class Predictor {
     return study;
   }
   Result<double> mpi_latency(std::uint64_t bytes) {
-    return us(each(between_nodes("ping-pong", 1, [bytes](Rank rank, std::shared_ptr<Phases> p) {
+    return us(each(between_nodes("ping-pong", 1, [bytes](Rank rank, SharedPhases p) {
       return ping_pong(rank, bytes, std::move(p));
     })));
   }
@@ -173,7 +170,7 @@ class Predictor {
   Result<double> mpi_bandwidth(std::uint64_t bytes) {
     constexpr std::uint32_t kPairs = 2;
     const Result<double> ns =
-        each(between_nodes("windows", kPairs, [bytes](Rank rank, std::shared_ptr<Phases> p) {
+        each(between_nodes("windows", kPairs, [bytes](Rank rank, SharedPhases p) {
           return windows(rank, kPairs, bytes, std::move(p));
         }));
     if (!ns) return ns;
@@ -256,8 +253,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   std::array<std::size_t, 3> count{};
   Predictor predictor(options, runner);
   for (const Source& source : published_sources()) {
-    std::vector<std::vector<std::string>> table = {
-        {"figure", "profile", "published", "modelled", "residual", "verdict"}};
+    Rows table = {{"figure", "profile", "published", "modelled", "residual", "verdict"}};
     for (const Figure& figure : source.figures) {
       const Result<double> ours = predictor.predict(figure);
       if (!ours) return ours.status();
@@ -283,15 +279,15 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       kNear, kNearPoints);
   page += sections;
   page += fmt::format("## Not compared\n\n{}\n", kNotCompared);
-  page += fmt::format("## How it was run\n\nThe profiles are those of the tables.\n\n{}",
-                      how_it_was_run("validation", options, options.options, options.settings));
+  page += how_it_was_run("validation", options, options.options, options.settings,
+                         "The profiles are those of the tables.\n\n");
   return ExperimentResult{std::move(page), {}};
 }
 
 }  // namespace
 
-std::vector<Experiment> validation_experiments() {
-  return {{"validation", "published figures that no profile was fitted to, predicted", run}};
+Experiment validation_experiment() {
+  return {"validation", "published figures that no profile was fitted to, predicted", run};
 }
 
 }  // namespace turnout::sim

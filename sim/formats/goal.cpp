@@ -13,10 +13,9 @@
 #include <system_error>
 #include <unordered_map>
 
-#include "sim/formats/text_stream.h"
+#include "sim/formats/text_fields.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::size_t kLongestWord = 256;

@@ -10,7 +10,6 @@
 #include "sim/formats/goal.h"
 
 namespace turnout::sim {
-
 namespace {
 
 // What the run is played with. Only the order of events counts, and any is a right one.
@@ -35,17 +34,9 @@ class Player {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
-      switch (event.kind) {
-        case Event::Kind::start:
-          start(event.time, event.rank, event.op);
-          break;
-        case Event::Kind::end:
-          end(event.time, event.rank, event.op);
-          break;
-        case Event::Kind::arrive:
-          arrive(event.time, event.rank, event.op);
-          break;
-      }
+      constexpr void (Player::*kHandlers[])(std::uint64_t, std::uint32_t, std::uint32_t) = {
+          &Player::start, &Player::end, &Player::arrive};  // by Event::Kind
+      (this->*kHandlers[static_cast<std::size_t>(event.kind)])(event.time, event.rank, event.op);
     }
     if (Status s = check_all_ended(); !s.ok()) return s;
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -135,10 +126,7 @@ class Player {
     std::uint8_t& state = ranks_[rank].state[op];
     if (operation(rank, op).kind == TraceEvent::Kind::compute || (state & kWaited) != 0) return;
     state |= kWaited;
-    TraceEvent event;
-    event.kind = TraceEvent::Kind::wait;
-    event.request = op;
-    trace_.programs[rank].push_back(event);
+    trace_.programs[rank].push_back({.request = op, .kind = TraceEvent::Kind::wait});
   }
 
   void start(std::uint64_t time, std::uint32_t rank, std::uint32_t op) {
@@ -149,9 +137,7 @@ class Player {
     for (std::uint32_t i = r.needs_at[op]; i < r.needs_at[op + 1]; ++i) wait_for(rank, r.needs[i]);
     r.state[op] |= kStarted;
     ++r.started;
-    TraceEvent event;
-    event.kind = o.kind;
-    event.amount = o.amount;
+    TraceEvent event{.amount = o.amount, .kind = o.kind};
     if (o.kind != TraceEvent::Kind::compute) {
       event.request = op;
       event.peer = o.peer;
@@ -161,27 +147,18 @@ class Player {
     }
     trace_.programs[rank].push_back(event);
     met(time, rank, op, true);
-    switch (o.kind) {
-      case TraceEvent::Kind::compute:
-        r.busy_until = later(time, o.amount);
-        push(r.busy_until, Event::Kind::end, rank, op);
-        break;
-      case TraceEvent::Kind::send: {
-        // Messages of one pair do not overtake one another.
-        std::uint64_t& last = last_arrival_[std::uint64_t{rank} << 32 | o.peer];
-        last = std::max(last, later(time, kLatency + o.amount / kBytesPerNanosecond));
-        push(last, Event::Kind::arrive, rank, op);
-        push(time, Event::Kind::end, rank, op);
-        break;
-      }
-      case TraceEvent::Kind::receive:
-        place_of_[key(rank, op)] = trace_.programs[rank].size() - 1;
-        match_posted(time, rank, op);
-        break;
-      case TraceEvent::Kind::wait:
-      case TraceEvent::Kind::put:
-      case TraceEvent::Kind::get:
-        break;  // GOAL has none
+    if (o.kind == TraceEvent::Kind::compute) {
+      r.busy_until = later(time, o.amount);
+      push(r.busy_until, Event::Kind::end, rank, op);
+    } else if (o.kind == TraceEvent::Kind::send) {
+      // Messages of one pair do not overtake one another.
+      std::uint64_t& last = last_arrival_[key(rank, o.peer)];
+      last = std::max(last, later(time, kLatency + o.amount / kBytesPerNanosecond));
+      push(last, Event::Kind::arrive, rank, op);
+      push(time, Event::Kind::end, rank, op);
+    } else {  // a receive
+      place_of_[key(rank, op)] = trace_.programs[rank].size() - 1;
+      match_posted(time, rank, op);
     }
   }
 

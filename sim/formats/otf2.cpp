@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/formats/otf2.h"
+#include "sim/formats/trace.h"
 
 #ifdef TURNOUT_HAVE_OTF2
 
@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cstdarg>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
 namespace turnout::sim {
-
 namespace {
 
 // Our messages name the archive; libotf2's own go to standard error.
@@ -53,12 +53,11 @@ class Archive {
     if (local) OTF2_Reader_CloseDefFiles(reader_.get());
     OTF2_Reader_CloseEvtFiles(reader_.get());
     if (!read) return failure(fmt::format("reading rank {} failed", rank_ - 1));
-    trace_.source = collectives_ == 0
-                        ? std::string("imported from OTF2")
-                        : fmt::format(
-                              "imported from OTF2 without its collective operations, {} "
-                              "calls",
-                              collectives_);
+    trace_.source =
+        collectives_ == 0
+            ? std::string("imported from OTF2")
+            : fmt::format("imported from OTF2 without its collective operations, {} calls",
+                          collectives_);
     if (Status s = check_trace(trace_, limits_); !s.ok()) return wrong(s.text());
     return std::move(trace_);
   }
@@ -141,8 +140,7 @@ class Archive {
     left_ = 0;
     has_left_ = false;
     OTF2_EvtReaderCallbacks* const calls = OTF2_EvtReaderCallbacks_New();
-    set_region_calls(calls);
-    set_message_calls(calls);
+    set_calls(calls);
     OTF2_Reader_RegisterEvtCallbacks(reader_.get(), events, calls, this);
     OTF2_EvtReaderCallbacks_Delete(calls);
     const bool read = OTF2_Reader_ReadAllLocalEvents(reader_.get(), events, &count) == OTF2_SUCCESS;
@@ -152,50 +150,24 @@ class Archive {
     return true;
   }
 
-  static void set_region_calls(OTF2_EvtReaderCallbacks* calls) {
-    OTF2_EvtReaderCallbacks_SetEnterCallback(
-        calls,
-        [](OTF2_LocationRef, OTF2_TimeStamp time, std::uint64_t, void* self, OTF2_AttributeList*,
-           OTF2_RegionRef region) { return of(self).enter(time, region); });
-    OTF2_EvtReaderCallbacks_SetLeaveCallback(
-        calls,
-        [](OTF2_LocationRef, OTF2_TimeStamp time, std::uint64_t, void* self, OTF2_AttributeList*,
-           OTF2_RegionRef region) { return of(self).leave(time, region); });
-    OTF2_EvtReaderCallbacks_SetMpiCollectiveEndCallback(
-        calls, [](OTF2_LocationRef, OTF2_TimeStamp, std::uint64_t, void* self, OTF2_AttributeList*,
-                  OTF2_CollectiveOp, OTF2_CommRef, std::uint32_t, std::uint64_t, std::uint64_t) {
-          ++of(self).collectives_;
-          return OTF2_CALLBACK_SUCCESS;
-        });
+  // What libotf2 calls for an event: the method, with what the event has behind its attributes.
+  template <auto kMethod, class... Values>
+  static OTF2_CallbackCode call(OTF2_LocationRef, OTF2_TimeStamp time, std::uint64_t, void* self,
+                                OTF2_AttributeList*, Values... values) {
+    of(self).time_ = time;
+    return (of(self).*kMethod)(values...);
   }
 
-  static void set_message_calls(OTF2_EvtReaderCallbacks* calls) {
-    OTF2_EvtReaderCallbacks_SetMpiSendCallback(
-        calls, [](OTF2_LocationRef, OTF2_TimeStamp, std::uint64_t, void* self, OTF2_AttributeList*,
-                  std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag, std::uint64_t bytes) {
-          return of(self).message(Kind::send, peer, comm, tag, bytes, true, 0);
-        });
-    OTF2_EvtReaderCallbacks_SetMpiRecvCallback(
-        calls, [](OTF2_LocationRef, OTF2_TimeStamp, std::uint64_t, void* self, OTF2_AttributeList*,
-                  std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag, std::uint64_t bytes) {
-          return of(self).message(Kind::receive, peer, comm, tag, bytes, true, 0);
-        });
-    OTF2_EvtReaderCallbacks_SetMpiIsendCallback(
-        calls, [](OTF2_LocationRef, OTF2_TimeStamp, std::uint64_t, void* self, OTF2_AttributeList*,
-                  std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag, std::uint64_t bytes,
-                  std::uint64_t id) {
-          return of(self).message(Kind::send, peer, comm, tag, bytes, false, id);
-        });
-    OTF2_EvtReaderCallbacks_SetMpiIsendCompleteCallback(
-        calls, [](OTF2_LocationRef, OTF2_TimeStamp, std::uint64_t, void* self, OTF2_AttributeList*,
-                  std::uint64_t id) { return of(self).send_ended(id); });
-    OTF2_EvtReaderCallbacks_SetMpiIrecvRequestCallback(
-        calls, [](OTF2_LocationRef, OTF2_TimeStamp, std::uint64_t, void* self, OTF2_AttributeList*,
-                  std::uint64_t id) { return of(self).receive_posted(id); });
-    OTF2_EvtReaderCallbacks_SetMpiIrecvCallback(
-        calls, [](OTF2_LocationRef, OTF2_TimeStamp, std::uint64_t, void* self, OTF2_AttributeList*,
-                  std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag, std::uint64_t bytes,
-                  std::uint64_t id) { return of(self).receive_ended(peer, comm, tag, bytes, id); });
+  static void set_calls(OTF2_EvtReaderCallbacks* calls) {
+    OTF2_EvtReaderCallbacks_SetEnterCallback(calls, call<&Archive::enter>);
+    OTF2_EvtReaderCallbacks_SetLeaveCallback(calls, call<&Archive::leave>);
+    OTF2_EvtReaderCallbacks_SetMpiCollectiveEndCallback(calls, call<&Archive::collective>);
+    OTF2_EvtReaderCallbacks_SetMpiSendCallback(calls, call<&Archive::blocking<Kind::send>>);
+    OTF2_EvtReaderCallbacks_SetMpiRecvCallback(calls, call<&Archive::blocking<Kind::receive>>);
+    OTF2_EvtReaderCallbacks_SetMpiIsendCallback(calls, call<&Archive::send_posted>);
+    OTF2_EvtReaderCallbacks_SetMpiIsendCompleteCallback(calls, call<&Archive::send_ended>);
+    OTF2_EvtReaderCallbacks_SetMpiIrecvRequestCallback(calls, call<&Archive::receive_posted>);
+    OTF2_EvtReaderCallbacks_SetMpiIrecvCallback(calls, call<&Archive::receive_ended>);
   }
 
   std::uint64_t nanoseconds(std::uint64_t ticks) const {
@@ -204,19 +176,22 @@ class Archive {
         std::min<Wide>(Wide{ticks} * 1'000'000'000 / ticks_per_second_, kMostTraceCompute));
   }
 
-  OTF2_CallbackCode enter(OTF2_TimeStamp time, OTF2_RegionRef region) {
+  OTF2_CallbackCode enter(OTF2_RegionRef region) {
     // Computing before the first call of MPI counts from the first region.
-    if (!has_left_) left_ = time;
+    if (!has_left_) left_ = time_;
     has_left_ = true;
     if (!mpi_regions_.contains(region) || inside_mpi_++ != 0) return OTF2_CALLBACK_SUCCESS;
-    const std::uint64_t computed = time > left_ ? nanoseconds(time - left_) : 0;
+    const std::uint64_t computed = time_ > left_ ? nanoseconds(time_ - left_) : 0;
     if (computed == 0) return OTF2_CALLBACK_SUCCESS;
-    TraceEvent event;
-    event.amount = computed;
-    return add(event);
+    return add({.amount = computed, .kind = Kind::compute});
   }
-  OTF2_CallbackCode leave(OTF2_TimeStamp time, OTF2_RegionRef region) {
-    if (mpi_regions_.contains(region) && inside_mpi_ > 0 && --inside_mpi_ == 0) left_ = time;
+  OTF2_CallbackCode leave(OTF2_RegionRef region) {
+    if (mpi_regions_.contains(region) && inside_mpi_ > 0 && --inside_mpi_ == 0) left_ = time_;
+    return OTF2_CALLBACK_SUCCESS;
+  }
+  OTF2_CallbackCode collective(OTF2_CollectiveOp, OTF2_CommRef, std::uint32_t, std::uint64_t,
+                               std::uint64_t) {
+    ++collectives_;
     return OTF2_CALLBACK_SUCCESS;
   }
 
@@ -226,10 +201,7 @@ class Archive {
     return OTF2_CALLBACK_SUCCESS;
   }
   OTF2_CallbackCode add_wait(std::uint32_t request) {
-    TraceEvent event;
-    event.kind = Kind::wait;
-    event.request = request;
-    return add(event);
+    return add({.request = request, .kind = Kind::wait});
   }
 
   // The rank that `peer` of a communicator is; false when there is none.
@@ -257,15 +229,28 @@ class Archive {
     return bytes <= kMostTraceBytes && find_rank(peer, comm, &event->peer);
   }
 
-  OTF2_CallbackCode message(Kind kind, std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag,
-                            std::uint64_t bytes, bool blocking, std::uint64_t id) {
-    TraceEvent event;
-    event.kind = kind;
-    event.request = next_request_++;
-    if (!fill(&event, peer, comm, tag, bytes)) return fail("peer or length is out of range");
-    if (add(event) != OTF2_CALLBACK_SUCCESS) return OTF2_CALLBACK_INTERRUPT;
-    if (blocking) return add_wait(event.request);
-    if (!requests_.emplace(id, event.request).second) return fail("the request is already pending");
+  // Its request.
+  std::optional<std::uint32_t> add_message(Kind kind, std::uint32_t peer, OTF2_CommRef comm,
+                                           std::uint32_t tag, std::uint64_t bytes) {
+    TraceEvent event{.request = next_request_++, .kind = kind};
+    if (!fill(&event, peer, comm, tag, bytes)) {
+      (void)fail("peer or length is out of range");
+      return std::nullopt;
+    }
+    if (add(event) != OTF2_CALLBACK_SUCCESS) return std::nullopt;
+    return event.request;
+  }
+  template <Kind kKind>
+  OTF2_CallbackCode blocking(std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag,
+                             std::uint64_t bytes) {
+    const auto request = add_message(kKind, peer, comm, tag, bytes);
+    return request ? add_wait(*request) : OTF2_CALLBACK_INTERRUPT;
+  }
+  OTF2_CallbackCode send_posted(std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag,
+                                std::uint64_t bytes, std::uint64_t id) {
+    const auto request = add_message(Kind::send, peer, comm, tag, bytes);
+    if (!request) return OTF2_CALLBACK_INTERRUPT;
+    if (!requests_.emplace(id, *request).second) return fail("the request is already pending");
     return OTF2_CALLBACK_SUCCESS;
   }
   OTF2_CallbackCode send_ended(std::uint64_t id) {
@@ -276,9 +261,7 @@ class Archive {
     return add_wait(request);
   }
   OTF2_CallbackCode receive_posted(std::uint64_t id) {
-    TraceEvent event;
-    event.kind = Kind::receive;
-    event.request = next_request_++;
+    const TraceEvent event{.request = next_request_++, .kind = Kind::receive};
     if (!posted_.emplace(id, trace_.programs[rank_].size()).second) {
       return fail("the request is already pending");
     }
@@ -322,7 +305,7 @@ class Archive {
   std::unordered_map<std::uint64_t, std::uint32_t> requests_;  // sends
   std::unordered_map<std::uint64_t, std::size_t> posted_;      // receives, to their event
   std::uint32_t inside_mpi_ = 0;
-  std::uint64_t left_ = 0;
+  std::uint64_t time_ = 0, left_ = 0;  // of the event, and when MPI was left
   bool has_left_ = false;
 };
 

@@ -8,13 +8,11 @@
 #include <cctype>
 #include <cmath>
 #include <cstddef>
-#include <optional>
 
 #include "base/toml.h"
 #include "base/value.h"
 
 namespace turnout::sim {
-
 namespace {
 
 enum class Unit : std::uint8_t { ns, rate, count, bytes, ppm };
@@ -102,36 +100,18 @@ std::string out_of_range(const Parameter& parameter, double value) {
   return "expected a known unit";
 }
 
-std::int64_t stored(const Parameter& parameter, double value) {
-  switch (parameter.unit) {
-    case Unit::ns:
-      return hca::unit::ns(value);
-    case Unit::rate:
-      return hca::unit::rate(value);
-    case Unit::count:
-      return hca::unit::count(value);
-    case Unit::bytes:
-      return hca::unit::bytes(value);
-    case Unit::ppm:
-      return hca::unit::ppm(value);
-  }
-  return 0;
-}
-
-std::string default_unit(Unit unit) {
-  switch (unit) {
-    case Unit::ns:
-      return "ns";
-    case Unit::rate:
-      return "GB/s";
-    case Unit::count:
-      return "count";
-    case Unit::bytes:
-      return "bytes";
-    case Unit::ppm:
-      return "ppm";
-  }
-  return {};
+struct UnitRule {
+  std::string_view name;  // of profile.def
+  std::int64_t (*stored)(double value);
+};
+// By Unit.
+constexpr std::array<UnitRule, 5> kUnits = {{{"ns", hca::unit::ns},
+                                             {"GB/s", hca::unit::rate},
+                                             {"count", hca::unit::count},
+                                             {"bytes", hca::unit::bytes},
+                                             {"ppm", hca::unit::ppm}}};
+const UnitRule& rule_of(Unit unit) {
+  return kUnits[static_cast<std::size_t>(unit)];
 }
 
 ProfileValue of_table(const Parameter& parameter) {
@@ -142,7 +122,7 @@ ProfileValue of_table(const Parameter& parameter) {
   value.value = parameter.unit == Unit::rate && parameter.ideal <= 0
                     ? std::string("unlimited")
                     : fmt::format("{}", parameter.ideal);
-  value.unit = default_unit(parameter.unit);
+  value.unit = rule_of(parameter.unit).name;
   value.provenance = "-";
   value.source = "not given: only LogGP's parameters have a cost";
   return value;
@@ -266,7 +246,7 @@ class Reader {
       return wrong(key, name,
                    fmt::format("a value needs a unit and a source: {{ value = 1, unit = \"{}\", "
                                "source = \"V where it was read\" }}",
-                               default_unit(parameter.unit)));
+                               rule_of(parameter.unit).name));
     }
     ProfileValue row = of_table(parameter);
     row.from = out_.name;
@@ -297,7 +277,7 @@ class Reader {
     }
     row.provenance = tag;
     row.source = source.substr(tag.size() + 1);
-    out_.profile.*parameter.field = stored(parameter, amount);
+    out_.profile.*parameter.field = rule_of(parameter.unit).stored(amount);
     out_.values[at] = std::move(row);
     return {};
   }

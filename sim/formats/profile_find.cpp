@@ -14,7 +14,6 @@
 #include "sim/formats/profile_file.h"
 
 namespace turnout::sim {
-
 namespace {
 
 namespace fs = std::filesystem;

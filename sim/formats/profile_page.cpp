@@ -8,7 +8,6 @@
 #include "sim/formats/profile_file.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::array<std::string_view, 8> kShipped = {

@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <set>
+#include <unordered_set>
 
 #include "sim/formats/text_fields.h"
-#include "sim/formats/text_stream.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::string_view kRecordingMagic = "turnout-recording";
@@ -118,8 +116,7 @@ class RecordingReader {
     return key;
   }
   void read_start(Fields& fields, bool sends) {
-    TraceEvent event;
-    event.kind = sends ? TraceEvent::Kind::send : TraceEvent::Kind::receive;
+    TraceEvent event{.kind = sends ? TraceEvent::Kind::send : TraceEvent::Kind::receive};
     event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
     event.any_source = !sends && fields.take("*");
     if (!event.any_source) event.peer = known_peer(fields);
@@ -133,8 +130,7 @@ class RecordingReader {
   }
 
   void read_one_sided(Fields& fields, bool puts) {
-    TraceEvent event;
-    event.kind = puts ? TraceEvent::Kind::put : TraceEvent::Kind::get;
+    TraceEvent event{.kind = puts ? TraceEvent::Kind::put : TraceEvent::Kind::get};
     event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
     event.peer = known_peer(fields);
     event.amount = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
@@ -196,25 +192,12 @@ class RecordingReader {
   }
 
   void add_wait(std::uint32_t request, std::int64_t time) {
-    TraceEvent wait;
-    wait.kind = TraceEvent::Kind::wait;
-    wait.request = request;
-    wait.time = time;
-    out_.events.push_back(wait);
+    out_.events.push_back({.time = time, .request = request, .kind = TraceEvent::Kind::wait});
   }
 
   void take_out_dropped() {
-    if (dropped_.empty()) return;
-    std::size_t kept = 0;
-    auto drop = dropped_.begin();
-    for (std::size_t i = 0; i < out_.events.size(); ++i) {
-      if (drop != dropped_.end() && *drop == i) {
-        ++drop;
-      } else {
-        out_.events[kept++] = out_.events[i];
-      }
-    }
-    out_.events.resize(kept);
+    std::size_t index = 0;
+    std::erase_if(out_.events, [&](const TraceEvent&) { return dropped_.contains(index++); });
   }
 
   const std::string& file_;
@@ -223,7 +206,7 @@ class RecordingReader {
   Recording out_;
   // Request to event; one-sided operations are among the sends.
   std::unordered_map<std::uint32_t, std::size_t> sends_, receives_;
-  std::set<std::size_t> dropped_;
+  std::unordered_set<std::size_t> dropped_;
   std::uint64_t events_ = 0;
   std::uint64_t version_ = kNewestRecording;
   std::int64_t latest_ = 0;  // time of the events so far

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fields: parses and checks the words of one line of a trace or recording.
+// Reads the text of traces and recordings.
 //
-// The first error is kept with the file, line and name of the field; later calls return zeros.
-// Borrows the line. One thread.
+// Fields parses and checks the words of one line: the first error is kept with the file, line and
+// name of the field; later calls return zeros. Borrows the line. One thread.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <charconv>
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <istream>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -128,8 +132,53 @@ class Lines {
 // The first line of a file: its magic word and the version of its layout, 1 to `newest`. `what`
 // names the kind of file in messages ("trace"). Errors: invalid, naming the line and field;
 // version.
-[[nodiscard]] Result<std::uint64_t> read_first_line(Lines& lines, const std::string& file,
-                                                    std::string_view magic, std::uint64_t newest,
-                                                    std::string_view what);
+[[nodiscard]] inline Result<std::uint64_t> read_first_line(Lines& lines, const std::string& file,
+                                                           std::string_view magic,
+                                                           std::uint64_t newest,
+                                                           std::string_view what) {
+  if (!lines.next()) {
+    if (!lines.status().ok()) return lines.status();
+    return Status{Code::invalid, fmt::format("{}: empty file; expected a {}", file, what)};
+  }
+  Fields first = lines.fields();
+  if (first.word() != magic) {
+    first.wrong("first line", fmt::format("expected \"{} {}\"", magic, newest));
+  }
+  const auto found =
+      first.number<std::uint64_t>("version", 1, std::numeric_limits<std::uint32_t>::max());
+  first.at_end();
+  if (!first.ok()) return first.status();
+  if (found <= newest) return found;
+  return Status{Code::version,
+                fmt::format("{}: a {} of format version {}; this turnout reads versions up to {}",
+                            file, what, found, newest)};
+}
+
+// A file of any size as a stream: traces, recordings, GOAL schedules. Errors: permission, system
+// (with errno); invalid for a folder; those of `read`.
+[[nodiscard]] inline Status file_failure(std::string_view what, const std::string& path,
+                                         int error) {
+  return {error == EACCES || error == EPERM ? Code::permission : Code::system,
+          fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(error)),
+          error};
+}
+
+// Calls read(stream); `what` names the kind of file in messages ("trace").
+template <class Read>
+[[nodiscard]] auto read_stream(const std::string& path, std::string_view what, Read read)
+    -> decltype(read(std::declval<std::istream&>())) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return Status{Code::invalid, fmt::format("{} is a folder, not a {}", path, what)};
+  }
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return file_failure(fmt::format("read the {}", what), path, errno);
+  try {
+    return read(in);
+  } catch (const std::ios_base::failure&) {  // the library's words for a failed read(2)
+    return file_failure(fmt::format("read the {}", what), path, errno != 0 ? errno : EIO);
+  }
+}
 
 }  // namespace turnout::sim

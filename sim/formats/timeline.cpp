@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
 #include <system_error>
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::size_t kBuffer = 1 << 16;
@@ -33,11 +31,19 @@ std::string plain(const std::string& text) {
   return out;
 }
 
-struct Microseconds {
-  hca::Picoseconds time;
-};
-std::string print(Microseconds t) {
-  return fmt::format("{}.{:06}", t.time / hca::kMicrosecond, t.time % hca::kMicrosecond);
+// By hca::Trace::Kind; a post has none.
+constexpr const char* kMarks[] = {"",
+                                  "departs",
+                                  "arrives",
+                                  "completion",
+                                  "DC connect",
+                                  "DC connect refused",
+                                  "context miss",
+                                  "no receive (RNR)",
+                                  "fault"};
+
+std::string microseconds(hca::Picoseconds time) {
+  return fmt::format("{}.{:06}", time / hca::kMicrosecond, time % hca::kMicrosecond);
 }
 
 }  // namespace
@@ -93,7 +99,7 @@ void Timeline::counter(hca::ProcessIndex process, hca::Picoseconds time) {
   write(
       fmt::format(",\n{{\"ph\":\"C\",\"pid\":1,\"tid\":{},\"name\":\"under way, rank {}\","
                   "\"ts\":{},\"args\":{{\"requests\":{}}}}}",
-                  process, process, print(Microseconds{time}), under_way_[process]));
+                  process, process, microseconds(time), under_way_[process]));
 }
 
 void Timeline::post(const hca::Trace& t) {
@@ -110,8 +116,7 @@ void Timeline::post(const hca::Trace& t) {
 void Timeline::complete(const hca::Trace& t) {
   const auto found = open_.find(std::uint64_t{t.process} << 32 | t.qp);
   if (found == open_.end() || found->second.empty()) {
-    mark(t, "completion");
-    return;
+    return mark(t, kMarks[static_cast<std::size_t>(t.kind)]);
   }
   const Open o = found->second.front();
   found->second.pop_front();
@@ -122,7 +127,7 @@ void Timeline::complete(const hca::Trace& t) {
         fmt::format(",\n{{\"ph\":\"{}\",\"cat\":\"request\",\"id\":{},\"pid\":1,\"tid\":{},"
                     "\"name\":\"{}\",\"ts\":{},\"args\":{{\"qp\":{}}}}}",
                     begins ? 'b' : 'e', o.number, t.process, name,
-                    print(Microseconds{begins ? o.time : t.time}), t.qp));
+                    microseconds(begins ? o.time : t.time), t.qp));
   }
   counter(t.process, t.time);
 }
@@ -131,7 +136,7 @@ void Timeline::mark(const hca::Trace& t, std::string_view name) {
   write(
       fmt::format(",\n{{\"ph\":\"i\",\"s\":\"t\",\"pid\":1,\"tid\":{},\"name\":\"{}\",\"ts\":{},"
                   "\"args\":{{\"peer\":{},\"qp\":{},\"bytes\":{}}}}}",
-                  t.process, name, print(Microseconds{t.time}), t.peer, t.qp, t.bytes));
+                  t.process, name, microseconds(t.time), t.peer, t.qp, t.bytes));
 }
 
 void Timeline::add(const hca::Trace& t) {
@@ -144,26 +149,9 @@ void Timeline::add(const hca::Trace& t) {
     return;
   }
   name_track(t.process);
-  switch (t.kind) {
-    case Kind::post:
-      return post(t);
-    case Kind::complete:
-      return complete(t);
-    case Kind::depart:
-      return mark(t, "departs");
-    case Kind::arrive:
-      return mark(t, "arrives");
-    case Kind::connect:
-      return mark(t, "DC connect");
-    case Kind::nack:
-      return mark(t, "DC connect refused");
-    case Kind::miss:
-      return mark(t, "context miss");
-    case Kind::rnr:
-      return mark(t, "no receive (RNR)");
-    case Kind::fault:
-      return mark(t, "fault");
-  }
+  if (t.kind == Kind::post) return post(t);
+  if (t.kind == Kind::complete) return complete(t);
+  mark(t, kMarks[static_cast<std::size_t>(t.kind)]);
 }
 
 Status Timeline::finish() {

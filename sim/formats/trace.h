@@ -66,12 +66,25 @@ inline constexpr std::uint64_t kMostTraceCompute = 1'000'000'000'000'000;  // ns
 inline constexpr std::int64_t kMostTraceTime = 1'000'000'000'000'000'000;  // ns, 31 years
 inline constexpr std::uint32_t kMostRequest = 0xfffffffe;
 
+// Of any format, chosen by the path: a folder of recordings, an OTF2 archive (*.otf2), a GOAL
+// schedule (*.goal), otherwise a trace. Errors: those of the reader.
+[[nodiscard]] Result<Trace> open_trace(const std::string& path);
+
 // `file` is for messages. Reads line by line. Errors: invalid, naming the line and the field;
 // version; system.
 [[nodiscard]] Result<Trace> read_trace(std::istream& in, const std::string& file,
                                        const TraceLimits& limits = {});
 [[nodiscard]] Result<Trace> read_trace_file(const std::string& path,
                                             const TraceLimits& limits = {});
+// An OTF2 archive (Score-P); `anchor` is its .otf2 file. Needs libotf2 (Debian: libotf2-trace-dev)
+// at build time. Point-to-point messages become events, and the time between two MPI regions
+// becomes computation; a wait for a nonblocking operation is placed where its completion is
+// recorded. An archive has no messages of collective operations: these are left out and counted in
+// Trace::source. Ranks are those of MPI_COMM_WORLD; other threads of a rank are left out. One call
+// at a time in a process: libotf2 has a single error handler. Errors: invalid (no archive, no MPI
+// in it, an event out of range; names the location), unsupported (no libotf2), system.
+[[nodiscard]] Result<Trace> read_otf2_file(const std::string& anchor,
+                                           const TraceLimits& limits = {});
 // What read_trace() gives back as it was; of layout 1 where that can say it. Errors: system;
 // invalid (see check_trace).
 [[nodiscard]] Status write_trace(const Trace& trace, std::ostream& out);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/formats/trace_open.h"
 
 #include <filesystem>
 
 #include "sim/formats/goal.h"
-#include "sim/formats/otf2.h"
 #include "sim/formats/recording.h"
+#include "sim/formats/trace.h"
 
 namespace turnout::sim {
 

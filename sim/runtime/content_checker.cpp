@@ -3,19 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
-
-#include "sim/runtime/content.h"
-
 namespace turnout::sim {
-namespace {
-constexpr std::size_t kNumberBytes = 4;  // a message begins with its number
-}
 
-std::uint64_t ContentChecker::key_of(std::uint32_t peer, std::uint64_t tag) noexcept {
-  return mix(peer, tag);
-}
+constexpr std::size_t kNumberBytes = 4;  // a message begins with its number
 
 void ContentChecker::fill(std::uint32_t peer, std::uint64_t tag, MessageContent* send) {
   send->number = sent_[key_of(peer, tag)];
@@ -34,11 +24,6 @@ void ContentChecker::expect(std::uint32_t source, std::uint64_t tag, MessageCont
   wild_ = wild_ || source == kAnySource || tag == kAnyTag;
   receive->ordered = !wild_;
   if (receive->ordered) receive->number = posted_[key_of(source, tag)];
-}
-
-void ContentChecker::posted(std::uint32_t source, std::uint64_t tag,
-                            const MessageContent& receive) {
-  if (receive.ordered) ++posted_[key_of(source, tag)];
 }
 
 bool ContentChecker::note(Checked* checked, std::uint32_t number) {

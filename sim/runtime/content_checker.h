@@ -3,19 +3,59 @@
 // message it says it is, in MPI's order, and that one only once.
 //
 // A message begins with its number among those of its source, destination and tag; its other bytes
-// follow from these (content.h). One too short for a number has the one its receive must get;
+// follow from these (content_key). One too short for a number has the one its receive must get;
 // behind a wildcard that is not known. Owned by the rank; in the simulation's thread. Errors:
 // SimulationError says what is wrong with which message.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <unordered_map>
 #include <vector>
 
 #include "sim/runtime/rank.h"
 
 namespace turnout::sim {
+
+// The bytes that simulated programs send, put and get, so that a receiver can verify them.
+[[nodiscard]] inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
+  return Random(a * 0x9e3779b97f4a7c15ULL + b).next();
+}
+
+// They follow from who, to whom, what kind, and which one of it.
+[[nodiscard]] inline std::uint64_t content_key(std::uint32_t from, std::uint32_t to,
+                                               std::uint64_t tag, std::uint32_t number) noexcept {
+  return mix(mix(mix(from, to), tag), number);
+}
+
+[[nodiscard]] inline std::byte content(std::uint64_t key, std::size_t at) noexcept {
+  return static_cast<std::byte>((key >> (at % 7 * 8)) + at);
+}
+inline constexpr std::size_t kContentPeriod = 7 * 256;
+
+// Of `bytes` bytes those from `from` on.
+inline void fill_content(std::byte* to, std::size_t from, std::size_t bytes,
+                         std::uint64_t key) noexcept {
+  std::size_t at = from;
+  for (; at < bytes && at < from + kContentPeriod; ++at) to[at] = content(key, at);
+  for (; at < bytes; at += kContentPeriod) {
+    std::memcpy(to + at, to + at - kContentPeriod, std::min(kContentPeriod, bytes - at));
+  }
+}
+
+// The first of them that is another; `bytes`: none.
+[[nodiscard]] inline std::size_t first_other(const std::byte* in, std::size_t from,
+                                             std::size_t bytes, std::uint64_t key) noexcept {
+  std::size_t at = from;
+  const std::size_t first = std::min(bytes, from + kContentPeriod);
+  while (at < first && in[at] == content(key, at)) ++at;
+  if (at < first || first == bytes) return std::max(at, from);
+  if (std::memcmp(in + first, in + from, bytes - first) == 0) return bytes;
+  while (in[at] == in[at - kContentPeriod]) ++at;
+  return at;
+}
 
 struct MessageContent {
   std::uint32_t number = 0;
@@ -36,7 +76,9 @@ class ContentChecker {
   void sent(std::uint32_t peer, std::uint64_t tag) { ++sent_[key_of(peer, tag)]; }
   // The same of a receive.
   void expect(std::uint32_t source, std::uint64_t tag, MessageContent* receive);
-  void posted(std::uint32_t source, std::uint64_t tag, const MessageContent& receive);
+  void posted(std::uint32_t source, std::uint64_t tag, const MessageContent& receive) {
+    if (receive.ordered) ++posted_[key_of(source, tag)];
+  }
   void check(const MessageContent& receive, const Received& received);
 
  private:
@@ -44,7 +86,9 @@ class ContentChecker {
     std::uint32_t below = 0;  // all of them
     std::vector<std::uint32_t> beyond;
   };
-  [[nodiscard]] static std::uint64_t key_of(std::uint32_t peer, std::uint64_t tag) noexcept;
+  [[nodiscard]] static std::uint64_t key_of(std::uint32_t peer, std::uint64_t tag) noexcept {
+    return mix(peer, tag);
+  }
   [[nodiscard]] static bool note(Checked* checked, std::uint32_t number);  // false: a second time
 
   std::uint32_t rank_;

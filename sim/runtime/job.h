@@ -4,16 +4,71 @@
 // Owned by the simulation; in its thread. Options and world outlive it.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <list>
 #include <memory>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/types/address.h"
-#include "sim/runtime/message_latencies.h"
+#include "hca/virtual/profile.h"
+#include "sim/runtime/content_checker.h"
 #include "sim/runtime/one_sided_memory.h"
 #include "sim/runtime/simulation.h"
-#include "sim/runtime/unchecked_memory.h"
 
 namespace turnout::sim {
+
+// MessageLatencies: the time from the start of each send to the end of its receive. Messages of one
+// source, destination and tag end in the order in which they began (MPI's order).
+class MessageLatencies {
+ public:
+  void begin(std::uint32_t source, std::uint32_t destination, std::uint64_t tag, Picoseconds now) {
+    started_[stream(source, destination, tag)].push_back(now);
+  }
+  void end(std::uint32_t source, std::uint32_t destination, std::uint64_t tag, Picoseconds now) {
+    const auto found = started_.find(stream(source, destination, tag));
+    if (found == started_.end()) return;
+    latencies_.push_back(now - found->second.front());
+    found->second.pop_front();
+    if (found->second.empty()) started_.erase(found);
+  }
+  [[nodiscard]] std::vector<Picoseconds> take_sorted() {
+    std::sort(latencies_.begin(), latencies_.end());
+    return std::exchange(latencies_, {});
+  }
+
+ private:
+  [[nodiscard]] static std::uint64_t stream(std::uint32_t source, std::uint32_t destination,
+                                            std::uint64_t tag) noexcept {
+    return content_key(source, destination, tag, 0);
+  }
+  std::unordered_map<std::uint64_t, std::list<Picoseconds>> started_;  // that were not received
+  std::vector<Picoseconds> latencies_;
+};
+
+// UncheckedMemory: where messages come from and go to when their content is not checked. Pages are
+// there when they are touched.
+class UncheckedMemory {
+ public:
+  static constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;  // the largest message
+  enum Use : std::uint8_t { source, sink, window };  // window: what one-sided operations reach
+
+  // Null: the machine has no more memory.
+  [[nodiscard]] void* of(Use use) noexcept {
+    if (!memory_[use]) memory_[use].reset(std::calloc(1, kBytes));
+    return memory_[use].get();
+  }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+  };
+  std::array<std::unique_ptr<void, Free>, 3> memory_;
+};
 
 struct Job {
   const Options& options;

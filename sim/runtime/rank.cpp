@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sim/runtime/rank.h"
 
-#include <vector>
-
 #include "sim/runtime/rank_state.h"
 
 namespace turnout::sim {
-namespace {
+
 constexpr std::uint64_t kBarrierTags = std::uint64_t{1} << 48;
-}
 
 std::uint32_t Rank::id() const noexcept {
   return state_->id();
@@ -26,21 +23,6 @@ void Rank::end_messages_with(int byte) noexcept {
   state_->job().last_byte = byte;
 }
 
-Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}};
-}
-Rank::StartAwaiter Rank::irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, from, bytes, tag, StartAwaiter::Kind::receive, {}};
-}
-Rank::StartAwaiter Rank::iput(std::uint32_t to, std::uint64_t bytes) {
-  return {state_, to, bytes, 0, StartAwaiter::Kind::put, {}};
-}
-Rank::StartAwaiter Rank::iget(std::uint32_t from, std::uint64_t bytes) {
-  return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
-}
-Rank::StartAwaiter Rank::iadd(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
-  return {state_, to, sizeof(std::uint64_t), cell, StartAwaiter::Kind::add, {}, value};
-}
 std::uint64_t Rank::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
   return state_->operations().add_in_node(to, cell, value);
 }
@@ -58,9 +40,6 @@ Request Rank::StartAwaiter::await_resume() {
   return request;
 }
 
-Rank::WaitAwaiter Rank::wait(Request request) {
-  return {state_, request};
-}
 bool Rank::WaitAwaiter::await_ready() {
   return !request.valid() || state->operations().requests().is_done(request);
 }
@@ -71,13 +50,13 @@ Received Rank::WaitAwaiter::await_resume() {
   return state->operations().requests().take(request);
 }
 
-Task Rank::wait_all(std::span<const Request> requests) {
-  for (const Request request : requests) co_await wait(request);
-}
-
 bool Rank::test(Request request) {
   state_->progress();
   return state_->operations().requests().is_done(request);
+}
+
+Task Rank::wait_all(std::span<const Request> requests) {
+  for (const Request request : requests) co_await wait(request);
 }
 
 Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
@@ -100,12 +79,6 @@ Task Rank::barrier() {
   }
 }
 
-Rank::ComputeAwaiter Rank::compute(Picoseconds time) {
-  return {state_, time, false};
-}
-Rank::ComputeAwaiter Rank::compute_beside_thread(Picoseconds time) {
-  return {state_, time, true};
-}
 void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
   state->compute(time, beside_thread, handle);
 }

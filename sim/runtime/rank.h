@@ -12,11 +12,8 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <initializer_list>
-#include <memory>
 #include <span>
 #include <stdexcept>
-#include <string>
 
 #include "base/split_mix.h"
 #include "base/status.h"
@@ -73,55 +70,6 @@ class RankState;
 
 class Rank {
  public:
-  explicit Rank(RankState& state) noexcept : state_(&state) {}
-
-  [[nodiscard]] std::uint32_t id() const noexcept;
-  [[nodiscard]] std::uint32_t size() const noexcept;
-  [[nodiscard]] Picoseconds now() const noexcept;
-  [[nodiscard]] Random& random() noexcept;
-  // Messages of every rank, from now on, end with this byte; below 0: with any. Asked for before
-  // the first of them is sent.
-  void end_messages_with(int byte) noexcept;
-
-  // Starts an operation; suspends only while the library has no room for it.
-  // co_await rank.isend(...) gives a Request.
-  struct StartAwaiter;
-  [[nodiscard]] StartAwaiter isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag);
-  // At most `bytes`; from kAnySource, with kAnyTag.
-  [[nodiscard]] StartAwaiter irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag);
-
-  // One-sided: writes into, or reads from, memory that the other rank lets everybody reach; nobody
-  // tells it. At most 256 MiB.
-  [[nodiscard]] StartAwaiter iput(std::uint32_t to, std::uint64_t bytes);
-  [[nodiscard]] StartAwaiter iget(std::uint32_t from, std::uint64_t bytes);
-
-  // Adds to a cell of the other rank, atomically; `tag` of what the wait gives is what it was
-  // before. Cells are 64 bits wide and begin with 0.
-  [[nodiscard]] StartAwaiter iadd(std::uint32_t to, std::uint32_t cell = 0,
-                                  std::uint64_t value = 1);
-  // The same for a rank of this node, itself too: memory that they share, no message; at once.
-  std::uint64_t add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value);
-  // Every rank has at least so many cells (1). Asked for before the first addition of any rank.
-  void keep_cells(std::uint32_t count);
-
-  // co_await rank.wait(request) gives a Received (zeros unless it receives or adds).
-  struct WaitAwaiter;
-  [[nodiscard]] WaitAwaiter wait(Request request);
-  [[nodiscard]] Task wait_all(std::span<const Request> requests);
-  // Has it ended? Makes progress once. An ended request stays valid until waited for.
-  [[nodiscard]] bool test(Request request);
-
-  [[nodiscard]] Task send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag);
-  // co_await gives nothing; use irecv and wait for what was received.
-  [[nodiscard]] Task recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag);
-  // Dissemination over messages of 1 byte; tags from 2^48 upwards are its own.
-  [[nodiscard]] Task barrier();
-  // The rank computes: no progress is made meanwhile.
-  struct ComputeAwaiter;
-  [[nodiscard]] ComputeAwaiter compute(Picoseconds time);
-  // The same while a thread with a processor of its own makes progress.
-  [[nodiscard]] ComputeAwaiter compute_beside_thread(Picoseconds time);
-
   struct StartAwaiter {
     enum class Kind : std::uint8_t { send, receive, put, get, add };
     RankState* state;
@@ -150,6 +98,64 @@ class Rank {
     void await_suspend(std::coroutine_handle<> handle);
     void await_resume() noexcept {}
   };
+
+  explicit Rank(RankState& state) noexcept : state_(&state) {}
+
+  [[nodiscard]] std::uint32_t id() const noexcept;
+  [[nodiscard]] std::uint32_t size() const noexcept;
+  [[nodiscard]] Picoseconds now() const noexcept;
+  [[nodiscard]] Random& random() noexcept;
+  // Messages of every rank, from now on, end with this byte; below 0: with any. Asked for before
+  // the first of them is sent.
+  void end_messages_with(int byte) noexcept;
+
+  // Starts an operation; suspends only while the library has no room for it.
+  // co_await rank.isend(...) gives a Request.
+  [[nodiscard]] StartAwaiter isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+    return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}};
+  }
+  // At most `bytes`; from kAnySource, with kAnyTag.
+  [[nodiscard]] StartAwaiter irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+    return {state_, from, bytes, tag, StartAwaiter::Kind::receive, {}};
+  }
+
+  // One-sided: writes into, or reads from, memory that the other rank lets everybody reach; nobody
+  // tells it. At most 256 MiB.
+  [[nodiscard]] StartAwaiter iput(std::uint32_t to, std::uint64_t bytes) {
+    return {state_, to, bytes, 0, StartAwaiter::Kind::put, {}};
+  }
+  [[nodiscard]] StartAwaiter iget(std::uint32_t from, std::uint64_t bytes) {
+    return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
+  }
+
+  // Adds to a cell of the other rank, atomically; `tag` of what the wait gives is what it was
+  // before. Cells are 64 bits wide and begin with 0.
+  [[nodiscard]] StartAwaiter iadd(std::uint32_t to, std::uint32_t cell = 0,
+                                  std::uint64_t value = 1) {
+    return {state_, to, sizeof(std::uint64_t), cell, StartAwaiter::Kind::add, {}, value};
+  }
+  // The same for a rank of this node, itself too: memory that they share, no message; at once.
+  std::uint64_t add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value);
+  // Every rank has at least so many cells (1). Asked for before the first addition of any rank.
+  void keep_cells(std::uint32_t count);
+
+  // co_await rank.wait(request) gives a Received (zeros unless it receives or adds).
+  [[nodiscard]] WaitAwaiter wait(Request request) { return {state_, request}; }
+  [[nodiscard]] Task wait_all(std::span<const Request> requests);
+  // Has it ended? Makes progress once. An ended request stays valid until waited for.
+  [[nodiscard]] bool test(Request request);
+
+  [[nodiscard]] Task send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag);
+  // co_await gives nothing; use irecv and wait for what was received.
+  [[nodiscard]] Task recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag);
+  // Dissemination over messages of 1 byte; tags from 2^48 upwards are its own.
+  [[nodiscard]] Task barrier();
+  // The rank computes: no progress is made meanwhile.
+  [[nodiscard]] ComputeAwaiter compute(Picoseconds time) { return {state_, time, false}; }
+  // The same while a thread with a processor of its own makes progress.
+  [[nodiscard]] ComputeAwaiter compute_beside_thread(Picoseconds time) {
+    return {state_, time, true};
+  }
 
  private:
   RankState* state_;

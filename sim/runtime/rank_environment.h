@@ -9,7 +9,8 @@
 #include <memory>
 
 #include "core/endpoint.h"
-#include "sim/runtime/profile_costs.h"
+#include "core/types/simulation_hooks.h"
+#include "hca/virtual/world.h"
 #include "sim/runtime/rank_scheduler.h"
 #include "sim/runtime/simulation.h"
 
@@ -28,6 +29,20 @@ struct RankSettings {
 
 // What the options choose instead of the policy. They outlive it.
 [[nodiscard]] PolicyOverride policy_of(const Options& options);
+
+// What the core's work costs and how large its driver's objects are, according to the profile of
+// the virtual adapter. Posting, polling of completion queues and registration are charged by the
+// adapter's driver, which sees them itself.
+class ProfileCosts final : public Processor, public ObjectSizes {
+ public:
+  explicit ProfileCosts(hca::World& world) noexcept : world_(world) {}
+  void charge(Work work, std::uint64_t amount) noexcept override;
+  [[nodiscard]] std::uint64_t bytes(Object object, std::uint64_t count,
+                                    std::uint64_t computed) const noexcept override;
+
+ private:
+  hca::World& world_;
+};
 
 class RankEnvironment {
  public:

@@ -6,6 +6,12 @@
 // the rank's end. Times are virtual.
 #pragma once
 
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "core/endpoint.h"
 #include "hca/virtual/world.h"
 
 namespace turnout::sim {
@@ -20,11 +26,34 @@ class RankScheduler {
   RankScheduler(const RankScheduler&) = delete;
   RankScheduler& operator=(const RankScheduler&) = delete;
 
-  void run_at(Picoseconds time);
-  void wake();  // as soon as the process is free; what reaches it calls this
-  void wake_at(Picoseconds time);
+  void run_at(Picoseconds time) {
+    if (scheduled_ >= 0 && scheduled_ <= time) return;
+    scheduled_ = time;
+    world_.at(
+        time,
+        [](void* context, std::uint64_t due) {
+          auto* self = static_cast<RankScheduler*>(context);
+          if (self->scheduled_ != static_cast<Picoseconds>(due)) return;
+          self->scheduled_ = -1;
+          if (!self->stopped_) self->run_(self->context_);
+        },
+        this, static_cast<std::uint64_t>(time));
+  }
+  // As soon as the process is free; what reaches it calls this.
+  void wake() {
+    if (!stopped_) run_at(std::max(world_.now(), world_.busy_until(process_)));
+  }
+  void wake_at(Picoseconds time) {
+    world_.at(
+        time, [](void* self, std::uint64_t) { static_cast<RankScheduler*>(self)->wake(); }, this,
+        0);
+  }
   // At most one of these timers is under way, unless an earlier one is needed.
-  void sleep_until(Picoseconds deadline);
+  void sleep_until(Picoseconds deadline) {
+    if (timer_ >= 0 && timer_ <= deadline && timer_ > world_.now()) return;
+    timer_ = deadline;
+    wake_at(deadline);
+  }
   void stop() noexcept { stopped_ = true; }  // it never runs again
 
  private:
@@ -35,6 +64,42 @@ class RankScheduler {
   Picoseconds scheduled_ = -1;  // when it runs; -1: not
   Picoseconds timer_ = -1;
   bool stopped_ = false;
+};
+
+// SetupThread: a simulated process's thread that makes queue pairs. A job changes the adapter when
+// it is started and is done after the time that takes, one after the other; the program's own time
+// goes on beside it.
+//
+// Owned by the rank's endpoint; in the simulation's thread. World and scheduler outlive it.
+class SetupThread final : public Background {
+ public:
+  // `rank` is woken when a job is done.
+  SetupThread(hca::World& world, RankScheduler& rank) noexcept : world_(world), rank_(rank) {}
+  void start(std::unique_ptr<Job> job) override {
+    const Picoseconds now = world_.process_time();
+    job->run();
+    const Picoseconds took = world_.process_time() - now;
+    world_.charge(-took);
+    free_ = std::max(free_, now) + took;
+    jobs_.push_back({free_, std::move(job)});
+    rank_.wake_at(free_);
+  }
+  std::unique_ptr<Job> done() override {
+    if (jobs_.empty() || jobs_.front().done > world_.process_time()) return nullptr;
+    std::unique_ptr<Job> job = std::move(jobs_.front().job);
+    jobs_.pop_front();
+    return job;
+  }
+
+ private:
+  struct Started {
+    Picoseconds done;
+    std::unique_ptr<Job> job;
+  };
+  hca::World& world_;
+  RankScheduler& rank_;
+  std::deque<Started> jobs_;
+  Picoseconds free_ = 0;
 };
 
 }  // namespace turnout::sim

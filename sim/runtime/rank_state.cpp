@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "sim/runtime/content.h"
+#include "sim/runtime/content_checker.h"
 
 namespace turnout::sim {
 

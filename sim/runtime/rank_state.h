@@ -7,16 +7,88 @@
 // in its thread.
 #pragma once
 
+#include <cassert>
+#include <coroutine>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/endpoint.h"
+#include "sim/runtime/job.h"
+#include "sim/runtime/rank.h"
+#include "sim/runtime/rank_environment.h"
 #include "sim/runtime/rank_operations.h"
-#include "sim/runtime/rank_program.h"
 #include "sim/runtime/rank_scheduler.h"
-#include "sim/runtime/simulation_state.h"
 
 namespace turnout::sim {
+
+// RankProgram: the coroutine of a simulated rank, and what it waits for.
+//
+// It goes on only in begin() and resume(), which the rank calls when what it waits for is there.
+// Owned by the rank; in the simulation's thread. Exceptions of the program come out of ended().
+class RankProgram {
+ public:
+  enum class Waits : std::uint8_t { nothing, start, request, compute, beside_thread };
+  struct Wait {
+    Waits kind = Waits::nothing;
+    Rank::StartAwaiter* starting = nullptr;  // start
+    Request request = {};                    // request
+    Picoseconds until = 0;                   // compute, beside_thread
+  };
+
+  void create(const Program& program, Rank rank) {
+    program_ = std::make_unique<Program>(program);
+    root_ = (*program_)(rank);
+  }
+  [[nodiscard]] bool created() const noexcept { return program_ != nullptr; }
+  void begin() { root_.start(); }  // up to its first wait
+  void suspend(const Wait& wait, std::coroutine_handle<> handle) noexcept {
+    assert(wait_.kind == Waits::nothing && wait.kind != Waits::nothing);
+    wait_ = wait;
+    handle_ = handle;
+  }
+  [[nodiscard]] const Wait& wait() const noexcept { return wait_; }
+  void resume() {
+    assert(wait_.kind != Waits::nothing);
+    wait_.kind = Waits::nothing;
+    std::exchange(handle_, nullptr).resume();
+  }
+  [[nodiscard]] bool ended() const {
+    if (!root_.done()) return false;
+    root_.rethrow();
+    return true;
+  }
+  // It goes on no more.
+  void give_up() noexcept {
+    wait_.kind = Waits::nothing;
+    handle_ = nullptr;
+  }
+  void destroy() { root_ = Task(); }
+
+ private:
+  std::unique_ptr<Program> program_;  // a lambda's captures live as long as its coroutine
+  Task root_;
+  Wait wait_;
+  std::coroutine_handle<> handle_;
+};
+
+class RankState;
+
+// The ranks of a simulation, and how far they are. Owned by run(); one thread.
+struct SimulationState {
+  SimulationState(const Options& options, hca::World& world, RankSettings settings);
+  ~SimulationState();
+
+  Job job;
+  RankEnvironment environment;
+  std::vector<std::unique_ptr<RankState>> ranks;
+  std::uint32_t ended = 0, closed = 0;  // ranks
+  std::vector<Picoseconds> ended_at;
+  Picoseconds last_step = 0;                                  // when a program last went on
+  std::string error;                                          // of the first rank that failed
+  std::vector<std::pair<std::uint32_t, std::string>> errors;  // with go_on_after_errors
+};
 
 class RankState {
  public:

@@ -210,33 +210,34 @@ Result<Outcome> run(const Options& options, const Program& program) {
   }
   prepare_heap(options.ranks);
   const std::uint64_t before = resident_bytes();
-  auto world = create_world(world_options(options), settings.value().ranks);
-  if (!world) return world.status();
+  auto made = create_world(world_options(options), settings.value().ranks);
+  if (!made) return made.status();
 
-  SimulationState shared(options, *world.value(), std::move(settings).value());
+  hca::World& world = *made.value();
+  SimulationState shared(options, world, std::move(settings).value());
   if (UncheckedMemory& memory = shared.job.unchecked;
       !options.check_content && (memory.of(UncheckedMemory::source) == nullptr ||
                                  memory.of(UncheckedMemory::sink) == nullptr)) {
     return Status{Code::system, "no memory for the content of messages"};
   }
-  if (options.trace) shared.job.world.set_trace(options.trace);
+  if (options.trace) world.set_trace(options.trace);
   Status failed;
   Picoseconds ready = 0;
   constexpr std::uint32_t kTell = 256;  // some milliseconds
   for (std::uint32_t id = 0; id < options.ranks && failed.ok(); ++id) {
     if (id % kTell == 0 && options.progress) {
-      options.progress(0, shared.job.world.now(), shared.job.world.statistics().events);
+      options.progress(0, world.now(), world.statistics().events);
     }
     shared.ranks.push_back(std::make_unique<RankState>(shared, id));
-    (void)shared.job.world.add_process(
+    (void)world.add_process(
         id / options.ranks_per_node,
         [](void* context, std::uint64_t process) {
           static_cast<SimulationState*>(context)->ranks[process]->scheduler().wake();
         },
         &shared);
-    shared.job.world.enter(id);
+    world.enter(id);
     failed = shared.ranks.back()->open();
-    ready = std::max(ready, shared.job.world.process_time());
+    ready = std::max(ready, world.process_time());
     if (failed.ok()) shared.job.addresses.push_back(shared.ranks.back()->endpoint()->address());
   }
   Outcome outcome;
@@ -247,24 +248,24 @@ Result<Outcome> run(const Options& options, const Program& program) {
       rank->create_program(program);
       const Picoseconds apart =
           options.start_spread > 0
-              ? static_cast<Picoseconds>(shared.job.world.random() %
+              ? static_cast<Picoseconds>(world.random() %
                                          static_cast<std::uint64_t>(options.start_spread))
               : 0;
       rank->scheduler().wake_at(ready + apart);
     }
     for (const auto& [rank, time] : options.kills) {
       if (rank >= options.ranks) continue;
-      shared.job.world.at(
+      world.at(
           ready + time, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->kill(); },
           shared.ranks[rank].get(), 0);
     }
     shared.last_step = ready;
-    const std::uint64_t at_start = shared.job.world.statistics().qps_alive;
+    const std::uint64_t at_start = world.statistics().qps_alive;
     const auto begun = std::chrono::steady_clock::now();
     error = play(shared, [&] { return shared.ended == options.ranks; });
     outcome.real_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    outcome.world = shared.job.world.statistics();
+    outcome.world = world.statistics();
     outcome.time = *std::max_element(shared.ended_at.begin(), shared.ended_at.end()) - ready;
     if (outcome.time < 0) outcome.time = 0;
     for (const Picoseconds at : shared.ended_at) outcome.ended.push_back(at > 0 ? at - ready : 0);
@@ -277,7 +278,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
     }
     if (error.empty()) {
       for (auto& rank : shared.ranks) rank->begin_close();
-      shared.last_step = shared.job.world.now();
+      shared.last_step = world.now();
       error = play(shared, [&] { return shared.closed == options.ranks; });
     }
   }
@@ -289,8 +290,8 @@ Result<Outcome> run(const Options& options, const Program& program) {
     rank->release();
   }
   // Every queue pair and region was given back.
-  outcome.world.qps_alive = shared.job.world.statistics().qps_alive;
-  outcome.world.regions_alive = shared.job.world.statistics().regions_alive;
+  outcome.world.qps_alive = world.statistics().qps_alive;
+  outcome.world.regions_alive = world.statistics().regions_alive;
   if (!failed.ok()) return failed;
   if (!error.empty()) return Status{Code::system, std::move(error)};
   outcome.errors = std::move(shared.errors);

@@ -14,7 +14,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

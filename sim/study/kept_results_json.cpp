@@ -4,14 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "core/report/json_reader.h"
 #include "sim/study/kept_results.h"
 
 namespace turnout::sim {
-
 namespace {
 
 // What the layout below is; a reader refuses what it does not know.
@@ -78,25 +76,60 @@ struct Reader : JsonReader {
       : JsonReader("a kept result", object, std::move(place), status) {}
 };
 
+// Likewise of the parts of a result.
+template <class Part, class Each>
+void each_member(Part& part, Each each) {
+  using Plain = std::remove_const_t<Part>;
+  if constexpr (std::is_same_v<Plain, Phase>) {
+    each("name", part.name);
+    each("begin_ps", part.begin);
+    each("end_ps", part.end);
+    each("messages", part.messages);
+  } else if constexpr (std::is_same_v<Plain, Channels>) {
+    each("channel", part.channel);
+    each("messages", part.messages);
+    each("bytes", part.bytes);
+  } else {
+    each("kind", part.kind);
+    each("largest", part.largest);
+    each("sum", part.sum);
+  }
+}
+
+template <class Part>
+Json list_of(const std::vector<Part>& parts) {
+  Json list = Json::array();
+  for (const Part& part : parts) {
+    Json& one = list.emplace_back();
+    each_member(part, [&](const char* key, const auto& value) { one[key] = value; });
+  }
+  return list;
+}
+
+template <class Part>
+void read_list(const Reader& reader, const char* name, std::vector<Part>* parts, Status* status) {
+  reader.each(
+      name,
+      [&](const Json& element, const std::string& place) {
+        const Reader at(element, place, status);
+        Part part;
+        each_member(part, [&](const char* key, auto& value) { at.get(key, &value); });
+        if constexpr (std::is_same_v<Part, Phase>) {
+          if (part.begin < 0 || part.end < part.begin) at.wrong("end_ps", "a time after begin_ps");
+        }
+        parts->push_back(std::move(part));
+      },
+      kMostLines);
+}
+
 Json result_to_json(const PolicyResult& r) {
   Json out = {{"policy", r.policy}};
   each_number(r.outcome, [&](const char* key, auto value) { out[key] = value; });
   out["hash"] = fmt::format("{:016x}", r.outcome.world.hash);
   out["real_seconds"] = finite(r.outcome.real_seconds);
-  Json phases = Json::array(), channels = Json::array(), memory = Json::array();
-  for (const Phase& p : r.phases) {
-    phases.push_back(
-        {{"name", p.name}, {"begin_ps", p.begin}, {"end_ps", p.end}, {"messages", p.messages}});
-  }
-  for (const Channels& c : r.outcome.channels) {
-    channels.push_back({{"channel", c.channel}, {"messages", c.messages}, {"bytes", c.bytes}});
-  }
-  for (const MemoryByKind& m : r.outcome.memory) {
-    memory.push_back({{"kind", m.kind}, {"largest", m.largest}, {"sum", m.sum}});
-  }
-  out["phases"] = std::move(phases);
-  out["channels"] = std::move(channels);
-  out["memory"] = std::move(memory);
+  out["phases"] = list_of(r.phases);
+  out["channels"] = list_of(r.outcome.channels);
+  out["memory"] = list_of(r.outcome.memory);
   return out;
 }
 
@@ -105,51 +138,13 @@ PolicyResult result_from_json(const Json& json, Status* status) {
   const Reader reader(json, "result.", status);
   reader.get("policy", &r.policy);
   each_number(r.outcome, [&](const char* key, auto& value) { reader.get(key, &value); });
-  std::string hash;
-  reader.get("hash", &hash);
-  const auto [end, error] =
-      std::from_chars(hash.data(), hash.data() + hash.size(), r.outcome.world.hash, 16);
-  if (error != std::errc{} || end != hash.data() + hash.size()) {
-    reader.wrong("hash", "a hexadecimal number in quotes");
-  }
+  reader.get_hex("hash", &r.outcome.world.hash);
   reader.get("real_seconds", &r.outcome.real_seconds);
   if (r.outcome.real_seconds < 0) reader.wrong("real_seconds", "a time");
   if (r.outcome.time < 0) reader.wrong("time_ps", "a time");
-  reader.each(
-      "phases",
-      [&](const Json& element, const std::string& place) {
-        const Reader at(element, place, status);
-        Phase p;
-        at.get("name", &p.name);
-        at.get("begin_ps", &p.begin);
-        at.get("end_ps", &p.end);
-        at.get("messages", &p.messages);
-        if (p.begin < 0 || p.end < p.begin) at.wrong("end_ps", "a time after begin_ps");
-        r.phases.push_back(std::move(p));
-      },
-      kMostLines);
-  reader.each(
-      "channels",
-      [&](const Json& element, const std::string& place) {
-        const Reader at(element, place, status);
-        Channels c;
-        at.get("channel", &c.channel);
-        at.get("messages", &c.messages);
-        at.get("bytes", &c.bytes);
-        r.outcome.channels.push_back(std::move(c));
-      },
-      kMostLines);
-  reader.each(
-      "memory",
-      [&](const Json& element, const std::string& place) {
-        const Reader at(element, place, status);
-        MemoryByKind m;
-        at.get("kind", &m.kind);
-        at.get("largest", &m.largest);
-        at.get("sum", &m.sum);
-        r.outcome.memory.push_back(std::move(m));
-      },
-      kMostLines);
+  read_list(reader, "phases", &r.phases, status);
+  read_list(reader, "channels", &r.outcome.channels, status);
+  read_list(reader, "memory", &r.outcome.memory, status);
   return r;
 }
 

@@ -3,14 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-namespace turnout::sim {
+#include "base/value.h"
 
+namespace turnout::sim {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -82,6 +84,162 @@ std::string csv_cell(std::string_view text) {
     out += c;
   }
   return out + '"';
+}
+
+struct Line {
+  std::string name;
+  std::vector<std::string> cells;
+};
+
+class Table {
+ public:
+  explicit Table(const Study& study) : study_(study) {}
+
+  template <class Cell>
+  void line(std::string name, Cell cell) {
+    Line line{std::move(name), {}};
+    for (const PolicyResult& r : study_.results) line.cells.push_back(cell(r));
+    lines_.push_back(std::move(line));
+  }
+
+  [[nodiscard]] std::string print() const {
+    std::size_t first = 0;
+    std::vector<std::size_t> widths(study_.results.size(), 12);
+    for (const Line& line : lines_) {
+      first = std::max(first, line.name.size());
+      for (std::size_t i = 0; i < line.cells.size(); ++i) {
+        widths[i] = std::max(widths[i], line.cells[i].size());
+      }
+    }
+    std::string out;
+    for (const Line& line : lines_) {
+      std::string text = fmt::format("  {:<{}}", line.name, first);
+      for (std::size_t i = 0; i < line.cells.size(); ++i) {
+        text += fmt::format("  {:>{}}", line.cells[i], widths[i]);
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+      out += text + "\n";
+    }
+    return out;
+  }
+
+ private:
+  const Study& study_;
+  std::vector<Line> lines_;
+};
+
+std::string count(std::uint64_t n) {
+  return value::human_count(n);
+}
+
+std::string per_second(double n) {
+  return n >= 1e6 ? fmt::format("{:.2f} M", n / 1e6) : fmt::format("{:.0f} k", n / 1e3);
+}
+
+// A line for each part of a name that a policy has, in the order of their first appearance; `none`:
+// where another policy has none.
+template <class Part, class Print>
+void add_parts(const Study& study, Table& table, const char* prefix,
+               std::vector<Part> Outcome::*parts, std::string Part::*name, const char* none,
+               Print print) {
+  std::vector<std::string> names;
+  for (const PolicyResult& r : study.results) {
+    for (const Part& part : r.outcome.*parts) {
+      if (std::find(names.begin(), names.end(), part.*name) == names.end()) {
+        names.push_back(part.*name);
+      }
+    }
+  }
+  for (const std::string& wanted : names) {
+    table.line(prefix + wanted, [&](const PolicyResult& r) {
+      for (const Part& part : r.outcome.*parts) {
+        if (part.*name == wanted) return print(part);
+      }
+      return std::string(none);
+    });
+  }
+}
+
+void add_times(const Study& study, Table& table) {
+  table.line("time", [](const PolicyResult& r) { return print_time(r.outcome.time); });
+  // Parts of a run by number; those of one name follow each other (repeat: ten of them).
+  std::size_t parts = 0;
+  for (const PolicyResult& r : study.results) parts = std::max(parts, r.phases.size());
+  const bool each = std::any_of(
+      study.results.begin(), study.results.end(),
+      [](const PolicyResult& r) { return !r.phases.empty() && r.phases.front().messages > 0; });
+  for (std::size_t i = 0; each && i < parts; ++i) {
+    std::string name;
+    for (const PolicyResult& r : study.results) {
+      if (i < r.phases.size()) name = r.phases[i].name;
+    }
+    table.line(fmt::format("  {}: time per message", name), [i](const PolicyResult& r) {
+      if (i >= r.phases.size() || r.phases[i].messages == 0) return std::string("-");
+      const Phase& p = r.phases[i];
+      return print_time((p.end - p.begin) / static_cast<Picoseconds>(p.messages));
+    });
+  }
+  const auto latency = [&](const char* name, Picoseconds Spread::*field) {
+    table.line(name, [field](const PolicyResult& r) {
+      return r.outcome.latencies.empty() ? std::string("-")
+                                         : print_time(spread(r.outcome.latencies).*field);
+    });
+  };
+  latency("latency of a message: least", &Spread::least);
+  latency("  median", &Spread::median);
+  latency("  99 %", &Spread::p99);
+}
+
+void add_messages(const Study& study, Table& table) {
+  table.line("messages", [](const PolicyResult& r) { return count(r.outcome.messages); });
+  add_parts(study, table, "  on ", &Outcome::channels, &Channels::channel, "0",
+            [](const Channels& c) { return count(c.messages); });
+  table.line("channel changes", [](const PolicyResult& r) { return count(r.outcome.switches); });
+  table.line("RC queue pairs, all ranks",
+             [](const PolicyResult& r) { return count(r.outcome.rc_connections); });
+  table.line("known peers, all ranks",
+             [](const PolicyResult& r) { return count(r.outcome.peers); });
+  const auto adapter = [&](const char* name, std::uint64_t hca::WorldStatistics::*field) {
+    if (std::any_of(study.results.begin(), study.results.end(),
+                    [&](const PolicyResult& r) { return r.outcome.world.*field != 0; })) {
+      table.line(name, [field](const PolicyResult& r) { return count(r.outcome.world.*field); });
+    }
+  };
+  adapter("DC connects", &hca::WorldStatistics::dc_connects);
+  adapter("DC connects refused", &hca::WorldStatistics::dc_nacks);
+  adapter("context misses, first level", &hca::WorldStatistics::first_misses);
+  adapter("context misses, second level", &hca::WorldStatistics::second_misses);
+  adapter("waits for a receive (RNR)", &hca::WorldStatistics::rnr_waits);
+  adapter("retransmissions", &hca::WorldStatistics::retransmissions);
+  adapter("faults injected", &hca::WorldStatistics::faults);
+}
+
+void add_memory(const Study& study, Table& table) {
+  table.line("memory of the largest rank", [](const PolicyResult& r) {
+    const Outcome& o = r.outcome;
+    return o.budget == 0 ? value::human_bytes(o.memory_peak)
+                         : fmt::format("{} ({:.1f} %)", value::human_bytes(o.memory_peak),
+                                       100.0 * static_cast<double>(o.memory_peak) /
+                                           static_cast<double>(o.budget));
+  });
+  table.line("  budget", [](const PolicyResult& r) {
+    return r.outcome.budget == 0 ? std::string("-") : value::human_bytes(r.outcome.budget);
+  });
+  add_parts(study, table, "  ", &Outcome::memory, &MemoryByKind::kind, "-",
+            [](const MemoryByKind& m) { return value::human_bytes(m.largest); });
+}
+
+void add_simulator(Table& table) {
+  table.line("events", [](const PolicyResult& r) { return count(r.outcome.world.events); });
+  table.line("  per second of real time", [](const PolicyResult& r) {
+    return r.outcome.real_seconds <= 0
+               ? std::string("-")
+               : per_second(static_cast<double>(r.outcome.world.events) / r.outcome.real_seconds);
+  });
+  table.line("real memory per rank",
+             [](const PolicyResult& r) { return value::human_bytes(r.outcome.bytes_per_rank); });
+  table.line("hash of all events",
+             [](const PolicyResult& r) { return fmt::format("{:016x}", r.outcome.world.hash); });
 }
 
 }  // namespace
@@ -211,6 +369,27 @@ Status write_text_file(const std::string& path, const std::string& text) {
     return failed(reason);
   }
   return {};
+}
+
+std::string format_table(const Study& study) {
+  std::string options;
+  for (const auto& [name, value] : study.options) options += fmt::format(" {}={}", name, value);
+  std::string out = fmt::format("{}: {} ranks, {} per node, seed {}\n", study.workload,
+                                value::human_count(study.place.ranks), study.place.ranks_per_node,
+                                study.place.seed);
+  if (!options.empty()) out += fmt::format("  options{}\n", options);
+  Table table(study);
+  table.line("policy", [](const PolicyResult& r) { return r.policy; });
+  add_times(study, table);
+  add_messages(study, table);
+  add_memory(study, table);
+  add_simulator(table);
+  out += table.print();
+  out += fmt::format(
+      "All times are modelled, not measured: profile {}{}. `turnout sim --show-profile {}` prints "
+      "the sources of its values.\n",
+      study.profile, study.device.empty() ? "" : fmt::format(" ({})", study.device), study.profile);
+  return out;
 }
 
 }  // namespace turnout::sim

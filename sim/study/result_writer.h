@@ -7,7 +7,6 @@
 // hours of virtual time.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 

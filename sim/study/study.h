@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,22 +31,26 @@ inline constexpr std::string_view kStatisticsEntries = "statistics_entries";
 // How a program is run: sim::run, or a test's own.
 using Runner = std::function<Result<Outcome>(const Options&, const Program&)>;
 
-struct StudyOptions {
+// What stands in a file about runs: all that they follow from but the profile and the policy.
+struct StudyInput {
   std::string title;  // for progress; may be empty
   std::string workload;
-  NamedValues options;  // of the workload
+  NamedValues options;   // of the workload
+  NamedValues settings;  // of Turnout, without "policy"
+  Place place;
+  bool check_content = true;
+  bool data_servers = false;  // as in Options
+  Picoseconds time_limit = 0;
+};
+
+struct StudyOptions : StudyInput {
   // Makes what is run, once for each policy; empty: the workload of that name.
   std::function<Result<Instance>(const Place&)> make;
-  Place place;
   ProfileFile profile;
-  NamedValues settings;  // of Turnout, without "policy"
   std::vector<std::string> policies;
   std::map<std::string, NamedValues> own_settings;  // of one policy, over `settings`
-  bool check_content = true;
   bool keep_reports = false;
   bool keep_partners = false;  // not of results that are read back
-  bool data_servers = false;   // as in Options
-  Picoseconds time_limit = 0;
   // Of the run under way; may be empty.
   std::function<void(const std::string& policy, std::uint32_t ended, Picoseconds now,
                      std::uint64_t events)>
@@ -90,5 +95,22 @@ struct Study {
 // "name=value" pairs. Errors: invalid, naming the option they were given to.
 [[nodiscard]] Result<NamedValues> parse_pairs(const std::vector<std::string>& given,
                                               std::string_view option);
+
+// Many studies in several processes, with the results in a folder. The virtual adapter allows one
+// world per process, so parallel runs are child processes, one for each run, which write the
+// results to the folder; their memory is free again when they end. The caller must have one thread
+// and no world. A child that exits early ends the set with an error; finished results stay in the
+// folder.
+struct SetOptions {
+  std::uint32_t jobs = 1;  // more than one: all studies have `kept`
+  // Told of each run that was made, in a line; from children too. May be empty.
+  std::function<void(const std::string& line)> told;
+};
+
+// One result for each study, in their order; a study whose run failed has its failure.
+// Errors: invalid (jobs without a folder), system, internal (a child ended early).
+[[nodiscard]] Result<std::vector<Result<Study>>> run_studies(std::span<const StudyOptions> studies,
+                                                             const SetOptions& options,
+                                                             const Runner& runner);
 
 }  // namespace turnout::sim

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All ranks exchange at once: ring, shifts, alltoall in groups (spec/rendezvous.md).
+// All ranks exchange at once: ring, shifts, alltoall in groups (spec/rendezvous.md); and trees:
+// broadcast down a binomial tree, and peers at distance 2^i as collectives show them (AQPS 2.2,
+// figures 4 and 5).
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -7,7 +11,6 @@
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Pattern {
@@ -27,7 +30,7 @@ std::uint32_t before(Rank rank, std::uint64_t distance) {
 
 // Rightward messages have tag kDataTag, leftward ones the next: with two ranks both neighbours are
 // the same.
-Task ring(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task ring(Rank rank, Pattern p, SharedPhases phases) {
   const std::uint32_t left = before(rank, 1), right = further(rank, 1);
   if (rank.id() == 0) phases->begin("ring", rank.now());
   for (std::uint64_t i = 0; i < p.rounds; ++i) {
@@ -67,12 +70,10 @@ Task all_to_all(Rank rank, Pattern p, std::uint64_t rounds) {
       const std::uint64_t last = std::min<std::uint64_t>(first + p.group, n);
       for (std::uint64_t distance = std::max<std::uint64_t>(first, 1); distance < last;
            ++distance) {
-        const Request out = co_await rank.isend(
-            static_cast<std::uint32_t>(row + (place + distance) % n), p.bytes, kDataTag);
-        requests.push_back(out);
-        const Request in = co_await rank.irecv(
-            static_cast<std::uint32_t>(row + (place + n - distance) % n), p.bytes, kDataTag);
-        requests.push_back(in);
+        requests.push_back(co_await rank.isend(
+            static_cast<std::uint32_t>(row + (place + distance) % n), p.bytes, kDataTag));
+        requests.push_back(co_await rank.irecv(
+            static_cast<std::uint32_t>(row + (place + n - distance) % n), p.bytes, kDataTag));
       }
       co_await rank.wait_all(requests);
     }
@@ -85,7 +86,7 @@ struct Shifts {
 };
 
 // Shift k: so many messages to the rank k strides further on; then the partner changes.
-Task shifts(Rank rank, Shifts p, std::shared_ptr<Phases> phases) {
+Task shifts(Rank rank, Shifts p, SharedPhases phases) {
   const std::uint64_t n = rank.size();
   if (rank.id() == 0) phases->begin("shifts", rank.now());
   Window sends(p.window), receives(p.ahead);
@@ -97,12 +98,10 @@ Task shifts(Rank rank, Shifts p, std::shared_ptr<Phases> phases) {
     std::uint64_t posted = 0;
     for (std::uint64_t i = 0; i < p.messages; ++i) {
       for (; posted < p.messages && !receives.full(); ++posted) {
-        const Request in = co_await rank.irecv(from, p.bytes, kDataTag);
-        receives.push(in);
+        receives.push(co_await rank.irecv(from, p.bytes, kDataTag));
       }
       if (sends.full()) co_await rank.wait(sends.pop());
-      const Request out = co_await rank.isend(to, p.bytes, kDataTag);
-      sends.push(out);
+      sends.push(co_await rank.isend(to, p.bytes, kDataTag));
       co_await rank.wait(receives.pop());
     }
     while (!sends.empty()) co_await rank.wait(sends.pop());
@@ -111,25 +110,19 @@ Task shifts(Rank rank, Shifts p, std::shared_ptr<Phases> phases) {
   if (rank.id() == 0) phases->end(rank.now(), total);
 }
 
-Result<Program> make_ring(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+Result<Program> make_ring(const Values& v, const Place&, const SharedPhases& phases) {
   const Pattern p{v["rounds"], v["bytes"], v.small("ways"), 0};
   return Program([p, phases](Rank rank) { return ring(rank, p, phases); });
 }
 
-Result<Program> make_all_to_all(const Values& v, const Place& place,
-                                const std::shared_ptr<Phases>& phases) {
+Result<Program> make_all_to_all(const Values& v, const Place& place, const SharedPhases& phases) {
   const Pattern p{v["rounds"], v["bytes"], v.small("group"), v.small("among")};
   const std::uint64_t among = p.among == 0 ? place.ranks : p.among;
   const TimedRounds timed{"alltoall", v["warmup"], v["rounds"], messages_among(among, place.ranks)};
-  return Program([p, timed, phases](Rank rank) {
-    return play_timed(
-        rank, timed, [p](Rank one, std::uint64_t rounds) { return all_to_all(one, p, rounds); },
-        phases);
-  });
+  return timed_program(timed, all_to_all, p, phases);
 }
 
-Result<Program> make_shifts(const Values& v, const Place& place,
-                            const std::shared_ptr<Phases>& phases) {
+Result<Program> make_shifts(const Values& v, const Place& place, const SharedPhases& phases) {
   const std::uint64_t all = place.ranks - 1;
   const Shifts p{v["shifts"] == 0 ? all : v["shifts"],
                  v["messages"],
@@ -140,41 +133,104 @@ Result<Program> make_shifts(const Values& v, const Place& place,
   return Program([p, phases](Rank rank) { return shifts(rank, p, phases); });
 }
 
+struct Tree {
+  std::uint64_t rounds, bytes;
+  std::uint32_t root;
+  bool barrier;
+};
+
+// One message per edge: from the parent, then to the children, the largest subtree first.
+Task broadcast_once(Rank rank, Tree p) {
+  const std::uint64_t n = rank.size();
+  const std::uint64_t relative = (rank.id() + n - p.root) % n;
+  const auto absolute = [&](std::uint64_t r) {
+    return static_cast<std::uint32_t>((r + p.root) % n);
+  };
+  std::uint64_t bit = 1;
+  while (bit < n && (relative & bit) == 0) bit <<= 1;
+  if (relative != 0) {
+    co_await rank.recv(absolute(relative - bit), p.bytes, kDataTag);
+  }
+  std::vector<Request> sends;
+  for (bit >>= 1; bit > 0; bit >>= 1) {
+    if (relative + bit >= n) continue;
+    sends.push_back(co_await rank.isend(absolute(relative + bit), p.bytes, kDataTag));
+  }
+  co_await rank.wait_all(sends);
+}
+
+Task broadcast(Rank rank, Tree p, SharedPhases phases) {
+  if (rank.id() == 0) phases->begin("broadcast", rank.now());
+  for (std::uint64_t i = 0; i < p.rounds; ++i) {
+    co_await broadcast_once(rank, p);
+    if (p.barrier) co_await rank.barrier();
+  }
+  if (rank.id() == 0) phases->end(rank.now(), p.rounds * (rank.size() - 1));
+}
+
+// Step i: to the rank 2^i further on, from the one 2^i before.
+Task trees(Rank rank, Tree p, SharedPhases phases) {
+  const std::uint64_t n = rank.size(), id = rank.id();
+  if (id == 0) phases->begin("trees", rank.now());
+  std::uint64_t steps = 0;
+  for (std::uint64_t i = 0; i < p.rounds; ++i) {
+    for (std::uint64_t distance = 1; distance < n; distance *= 2, ++steps) {
+      const auto from = static_cast<std::uint32_t>((id + n - distance) % n);
+      const auto to = static_cast<std::uint32_t>((id + distance) % n);
+      const Request in = co_await rank.irecv(from, p.bytes, kDataTag);
+      const Request out = co_await rank.isend(to, p.bytes, kDataTag);
+      co_await rank.wait(in);
+      co_await rank.wait(out);
+    }
+  }
+  if (id == 0) phases->end(rank.now(), steps * n);
+}
+
+Result<Program> make_broadcast(const Values& v, const Place& place, const SharedPhases& phases) {
+  if (v["root"] >= place.ranks) {
+    return Status{Code::invalid, fmt::format("broadcast, root = {}: expected a rank from 0 to {}",
+                                             v["root"], place.ranks - 1)};
+  }
+  const Tree p{v["rounds"], v["bytes"], v.small("root"), v["barrier"] != 0};
+  return Program([p, phases](Rank rank) { return broadcast(rank, p, phases); });
+}
+
+Result<Program> make_trees(const Values& v, const Place&, const SharedPhases& phases) {
+  const Tree p{v["rounds"], v["bytes"], 0, false};
+  return Program([p, phases](Rank rank) { return trees(rank, p, phases); });
+}
+
 }  // namespace
 
 std::vector<Workload> exchange_family() {
-  return {
-      {"ring",
-       "every rank sends to the next one",
-       2,
-       {parameter::rounds(100),
-        parameter::bytes(8),
-        {"ways", Parameter::Unit::count, 1, 1, 2, "2: also to the previous one"}},
-       make_ring},
-      {"alltoall",
-       "every rank to every other, a group of partners at a time [EuroMPI'13: groups of 4]",
-       2,
-       {parameter::rounds(1),
-        parameter::warmup(0),
-        parameter::bytes(16 * 1024),
-        {"group", Parameter::Unit::count, 4, 1, parameter::kMostRequests,
-         "partners between two waits"},
-        {"among", Parameter::Unit::count, 0, 0, UINT32_MAX,
-         "ranks per row that exchange among themselves; 0: all ranks"}},
-       make_all_to_all},
-      {"shifts",
-       "every rank sends a batch to rank i + 1, then to i + 2, and so on: partners change",
-       2,
-       {{"shifts", Parameter::Unit::count, 0, 0, UINT32_MAX, "number of partners; 0: all"},
-        {"messages", Parameter::Unit::count, 100, 1, parameter::kMostCount,
-         "messages of each rank to each partner"},
-        {"stride", Parameter::Unit::count, 1, 1, UINT32_MAX,
-         "distance between successive partners"},
-        parameter::bytes(8),
-        parameter::window(16),
-        parameter::ahead(16)},
-       make_shifts},
-  };
+  using namespace parameter;
+  return {{"ring",
+           "every rank sends to the next one",
+           {rounds(100), bytes(8), count("ways", 1, 1, 2, "2: also to the previous one")},
+           make_ring},
+          {"alltoall",
+           "every rank to every other, a group of partners at a time [EuroMPI'13: groups of 4]",
+           {rounds(1), warmup(0), bytes(16 * 1024),
+            count("group", 4, 1, kMostRequests, "partners between two waits"),
+            count("among", 0, 0, UINT32_MAX,
+                  "ranks per row that exchange among themselves; 0: all ranks")},
+           make_all_to_all},
+          {"shifts",
+           "every rank sends a batch to rank i + 1, then to i + 2, and so on: partners change",
+           {count("shifts", 0, 0, UINT32_MAX, "number of partners; 0: all"),
+            count("messages", 100, 1, kMostCount, "messages of each rank to each partner"),
+            count("stride", 1, 1, UINT32_MAX, "distance between successive partners"), bytes(8),
+            window(16), ahead(16)},
+           make_shifts},
+          {"broadcast",
+           "down a binomial tree, one message per edge",
+           {rounds(1), bytes(8), count("root", 0, 0, UINT32_MAX, "rank that has the data"),
+            count("barrier", 0, 0, 1, "1: a barrier after each round")},
+           make_broadcast},
+          {"trees",
+           "rank i sends to rank i + 2^k for every k, as collectives do [AQPS 2.2]",
+           {rounds(100), bytes(8)},
+           make_trees}};
 }
 
 }  // namespace turnout::sim

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -15,18 +14,15 @@
 
 namespace turnout::sim {
 
-[[nodiscard]] std::vector<Workload> hot_rank_family();   // onetoall, alltoone, repeat
-[[nodiscard]] std::vector<Workload> pair_family();       // pingpong, bowtie, transfer
-[[nodiscard]] std::vector<Workload> tree_family();       // broadcast, trees
-[[nodiscard]] std::vector<Workload> exchange_family();   // ring, shifts, alltoall
-[[nodiscard]] std::vector<Workload> stencil_family();    // stencil2d, stencil3d
-[[nodiscard]] std::vector<Workload> neighbour_family();  // random
-[[nodiscard]] std::vector<Workload> task_family();       // masterworker
-[[nodiscard]] std::vector<Workload> steal_family();      // steal
-[[nodiscard]] std::vector<Workload> changing_family();   // phases, hotspots
-[[nodiscard]] std::vector<Workload> nas_family();        // nas-is, nas-ft, nas-cg, ...
-[[nodiscard]] std::vector<Workload> pressure_family();   // overlap, flood, incast
-[[nodiscard]] std::vector<Workload> nwchem_family();     // nwchem
+[[nodiscard]] std::vector<Workload> hot_rank_family();  // onetoall, alltoone, repeat
+[[nodiscard]] std::vector<Workload> pair_family();      // pingpong, bowtie, transfer
+[[nodiscard]] std::vector<Workload> exchange_family();  // ring, shifts, alltoall, broadcast, trees
+[[nodiscard]] std::vector<Workload> stencil_family();   // stencil2d, stencil3d
+[[nodiscard]] std::vector<Workload> steal_family();     // steal
+[[nodiscard]] std::vector<Workload> changing_family();  // random, phases, hotspots
+[[nodiscard]] std::vector<Workload> nas_family();       // nas-is, nas-ft, nas-cg, ...
+[[nodiscard]] std::vector<Workload> pressure_family();  // overlap, flood, incast, masterworker
+[[nodiscard]] std::vector<Workload> nwchem_family();    // nwchem
 
 namespace parameter {
 
@@ -35,24 +31,25 @@ inline constexpr std::uint64_t kMostCount = 1'000'000'000'000;
 inline constexpr std::uint64_t kMostRequests = 4096;
 inline constexpr std::uint64_t kMostTime = 3'600'000'000'000;  // ns
 
+constexpr Parameter count(std::string_view name, std::uint64_t value, std::uint64_t least,
+                          std::uint64_t most, std::string_view help) {
+  return {name, Parameter::Unit::count, value, least, most, help};
+}
 constexpr Parameter bytes(std::uint64_t value) {
   return {"bytes", Parameter::Unit::bytes, value, 0, kMostBytes, "bytes per message"};
 }
 constexpr Parameter rounds(std::uint64_t value) {
-  return {"rounds", Parameter::Unit::count, value, 1, kMostCount, "repetitions of the pattern"};
+  return count("rounds", value, 1, kMostCount, "repetitions of the pattern");
 }
 constexpr Parameter warmup(std::uint64_t value) {
-  return {"warmup",   Parameter::Unit::count,
-          value,      0,
-          kMostCount, "untimed rounds at the start, followed by a barrier"};
+  return count("warmup", value, 0, kMostCount,
+               "untimed rounds at the start, followed by a barrier");
 }
 constexpr Parameter window(std::uint64_t value) {
-  return {"window", Parameter::Unit::count,   value,
-          1,        parameter::kMostRequests, "sends in flight per rank"};
+  return count("window", value, 1, parameter::kMostRequests, "sends in flight per rank");
 }
 constexpr Parameter ahead(std::uint64_t value) {
-  return {"ahead", Parameter::Unit::count,   value,
-          1,       parameter::kMostRequests, "receives posted in advance per rank"};
+  return count("ahead", value, 1, parameter::kMostRequests, "receives posted in advance per rank");
 }
 constexpr Parameter time(std::string_view name, std::uint64_t nanoseconds, std::string_view help) {
   return {name, Parameter::Unit::duration, nanoseconds, 0, kMostTime, help};
@@ -71,10 +68,18 @@ struct TimedRounds {
 // Plays rounds that are not counted, for the selection to choose, and then those that are, with a
 // barrier after each part.
 Task play_timed(Rank rank, TimedRounds timed, std::function<Task(Rank, std::uint64_t rounds)> body,
-                std::shared_ptr<Phases> phases);
+                SharedPhases phases);
 
-// An error where a workload has more pairs than its ranks make.
-[[nodiscard]] Status check_pairs(std::string_view workload, std::uint64_t pairs,
-                                 const Place& place);
+// The same as a program of `body(rank, pattern, rounds)`.
+template <class Pattern>
+[[nodiscard]] Program timed_program(const TimedRounds& timed,
+                                    Task (*body)(Rank, Pattern, std::uint64_t rounds),
+                                    const Pattern& pattern, const SharedPhases& phases) {
+  return [=](Rank rank) {
+    return play_timed(
+        rank, timed, [=](Rank one, std::uint64_t rounds) { return body(one, pattern, rounds); },
+        phases);
+  };
+}
 
 }  // namespace turnout::sim

@@ -4,7 +4,6 @@
 #include <utility>
 
 namespace turnout::sim {
-
 namespace {
 
 // Largest divisor that is no more than the `dimensions`-th root.

@@ -21,7 +21,6 @@
 #include "sim/workloads/grid.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Class {
@@ -80,10 +79,8 @@ Task all_to_all(Part p, std::uint32_t first, std::uint32_t stride, std::uint32_t
     for (std::uint64_t k = begin; k < std::min<std::uint64_t>(begin + kAtOnce, count); ++k) {
       const auto to = static_cast<std::uint32_t>(first + (me + k) % count * stride);
       const auto from = static_cast<std::uint32_t>(first + (me + count - k) % count * stride);
-      const Request in = co_await p.rank.irecv(from, bytes, kDataTag);
-      requests.push_back(in);
-      const Request out = co_await p.rank.isend(to, bytes, kDataTag);
-      requests.push_back(out);
+      requests.push_back(co_await p.rank.irecv(from, bytes, kDataTag));
+      requests.push_back(co_await p.rank.isend(to, bytes, kDataTag));
       ++*p.sent;
     }
     co_await p.rank.wait_all(requests);
@@ -277,7 +274,7 @@ Task bt_once(Part p, Nas nas) {
 using Once = Task (*)(Part, Nas);
 
 Task program(Rank rank, Nas nas, Once once, std::uint32_t active, const char* name,
-             std::shared_ptr<Phases> phases, std::shared_ptr<std::uint64_t> sent) {
+             SharedPhases phases, std::shared_ptr<std::uint64_t> sent) {
   if (rank.id() == 0) phases->begin(name, rank.now());
   if (rank.id() < active) {
     for (std::uint64_t i = 0; i < nas.rounds; ++i) {
@@ -290,14 +287,13 @@ Task program(Rank rank, Nas nas, Once once, std::uint32_t active, const char* na
 }
 
 template <const char* kName, Once kOnce, bool kSquare>
-Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<Phases>& phases) {
+Result<Program> make(const Values& v, const Place& place, const SharedPhases& phases) {
   std::uint32_t active = std::bit_floor(place.ranks);
   if (kSquare) {
     const std::uint32_t edge = cells_of(place.ranks, 0).edge;
     active = edge * edge;
   }
-  const Nas nas{kClasses[v["class"] - 1], v["rounds"],
-                static_cast<Picoseconds>(v["compute"]) * hca::kNanosecond};
+  const Nas nas{kClasses[v["class"] - 1], v["rounds"], v.time("compute")};
   const auto sent = std::make_shared<std::uint64_t>(0);
   return Program([nas, active, phases, sent](Rank rank) {
     return program(rank, nas, kOnce, active, kName, phases, sent);
@@ -306,13 +302,13 @@ Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<
 
 template <const char* kName, Once kOnce, bool kSquare = false>
 Workload skeleton(std::string_view help, std::uint64_t rounds) {
+  using namespace parameter;
   return {kName,
           help,
-          2,
-          {{"rounds", Parameter::Unit::count, rounds, 1, parameter::kMostCount,
-            "iterations of the program [all of them: 10 to 400, by program and class]"},
-           {"class", Parameter::Unit::count, 3, 1, 4, "1: W, 2: A, 3: B, 4: C"},
-           parameter::time("compute", 0, "computation of a rank in one iteration")},
+          {count("rounds", rounds, 1, kMostCount,
+                 "iterations of the program [all of them: 10 to 400, by program and class]"),
+           count("class", 3, 1, 4, "1: W, 2: A, 3: B, 4: C"),
+           time("compute", 0, "computation of a rank in one iteration")},
           make<kName, kOnce, kSquare>};
 }
 

@@ -11,7 +11,6 @@
 #include "sim/workloads/grid.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kHaloTag = 1, kUpTag = 2, kDownTag = 3;
@@ -25,7 +24,7 @@ struct Shared {
   std::vector<bool> taken;
   std::vector<std::uint64_t> sums;  // by tile, what must be there at the end
   std::shared_ptr<NwchemCounts> counts;
-  std::shared_ptr<Phases> phases;
+  SharedPhases phases;
 };
 
 // One rank's part. Lives in the coroutine's frame.
@@ -135,10 +134,8 @@ class Process {
     std::vector<Request> requests;
     for (std::uint32_t d = 1; d <= most; ++d) {
       for (const std::uint32_t peer : {(id + n - d) % n, (id + d) % n}) {
-        const Request in = co_await rank_.irecv(peer, bytes, kHaloTag);
-        requests.push_back(in);
-        const Request out = co_await rank_.isend(peer, bytes, kHaloTag);
-        requests.push_back(out);
+        requests.push_back(co_await rank_.irecv(peer, bytes, kHaloTag));
+        requests.push_back(co_await rank_.isend(peer, bytes, kHaloTag));
         ++counts_.messages;
       }
     }
@@ -237,10 +234,6 @@ NwchemTask NwchemPlan::task(std::uint64_t number) const {
   return task;
 }
 
-std::uint64_t NwchemPlan::value(std::uint64_t task) const {
-  return 1 + draw(task, 2) % 1000;
-}
-
 Picoseconds NwchemPlan::compute(std::uint64_t task) const {
   const std::uint64_t time = shape_.work / 2 + draw(task, 3) % (shape_.work + 1);
   return static_cast<Picoseconds>(time) * hca::kNanosecond;
@@ -252,17 +245,13 @@ std::uint64_t NwchemPlan::first(std::uint32_t iteration) const {
   return each * iteration + std::min<std::uint64_t>(iteration, rest);
 }
 
-std::uint64_t NwchemPlan::chunks(std::uint32_t iteration) const {
-  return (first(iteration + 1) - first(iteration) + shape_.chunk - 1) / shape_.chunk;
-}
-
 NwchemPlan::Tile NwchemPlan::tile(std::uint32_t i, std::uint32_t j) const {
   const std::uint32_t owner = i % grid_rows_ * grid_columns_ + j % grid_columns_;
   return {owner * per_node_, 1 + i / grid_rows_ * columns_ + j / grid_columns_};
 }
 
-Program make_nwchem(const NwchemShape& shape, const Place& place,
-                    const std::shared_ptr<Phases>& phases, std::shared_ptr<NwchemCounts> counts) {
+Program make_nwchem(const NwchemShape& shape, const Place& place, const SharedPhases& phases,
+                    std::shared_ptr<NwchemCounts> counts) {
   if (!counts) counts = std::make_shared<NwchemCounts>();
   const auto shared = std::make_shared<Shared>(
       Shared{NwchemPlan(shape, place), std::vector<bool>(shape.tasks),
@@ -277,7 +266,7 @@ Program make_nwchem(const NwchemShape& shape, const Place& place,
 
 namespace {
 
-Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<Phases>& phases) {
+Result<Program> make(const Values& v, const Place& place, const SharedPhases& phases) {
   NwchemShape shape;
   shape.tasks = v["tasks"] * place.ranks;
   if (shape.tasks > kMostTasks) {
@@ -301,36 +290,35 @@ Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<
 }  // namespace
 
 std::vector<Workload> nwchem_family() {
-  using Unit = Parameter::Unit;
+  using namespace parameter;
   constexpr std::uint64_t kMostSide = std::uint64_t{256} << 20;  // one-sided operations' most
   return {
       {"nwchem",
        "tasks from a shared counter get, compute and accumulate tiles; neighbour exchange, sums "
        "[ACTS]",
-       2,
-       {{"tasks", Unit::count, 1024, 1, 1'000'000,
-         "mean number of tasks per process [assumed; docs/nwchem.md]"},
-        {"chunk", Unit::count, 1, 1, 1'000'000, "tasks taken from the counter at a time [assumed]"},
-        {"iterations", Unit::count, 64, 1, 100'000,
-         "parts of the tasks, each followed by a neighbour exchange, a sum and a barrier [assumed; "
-         "docs/nwchem.md]"},
-        {"tiles", Unit::count, 32, 1, 4096,
-         "rows of the array of tiles [assumed: as 512 owners, 16 x 32, need]"},
-        {"reach", Unit::count, 2, 0, 4096,
-         "tiles on either side that each tile is combined with [assumed; docs/nwchem.md]"},
-        {"far", Unit::count, 200, 0, 1000,
-         "tasks out of 1000 that use any tile [assumed; docs/nwchem.md]"},
-        {"bytes", Unit::bytes, 8192, 0, kMostSide, "bytes per tile [assumed: 32 x 32 doubles]"},
-        {"neighbours", Unit::count, 1, 0, 16, "neighbour ranks on either side [assumed]"},
-        {"halo", Unit::bytes, 8192, 0, parameter::kMostBytes,
+       {count("tasks", 1024, 1, 1'000'000,
+              "mean number of tasks per process [assumed; docs/nwchem.md]"),
+        count("chunk", 1, 1, 1'000'000, "tasks taken from the counter at a time [assumed]"),
+        count("iterations", 64, 1, 100'000,
+              "parts of the tasks, each followed by a neighbour exchange, a sum and a barrier "
+              "[assumed; docs/nwchem.md]"),
+        count("tiles", 32, 1, 4096,
+              "rows of the array of tiles [assumed: as 512 owners, 16 x 32, need]"),
+        count("reach", 2, 0, 4096,
+              "tiles on either side that each tile is combined with [assumed; docs/nwchem.md]"),
+        count("far", 200, 0, 1000, "tasks out of 1000 that use any tile [assumed; docs/nwchem.md]"),
+        {"bytes", Parameter::Unit::bytes, 8192, 0, kMostSide,
+         "bytes per tile [assumed: 32 x 32 doubles]"},
+        count("neighbours", 1, 0, 16, "neighbour ranks on either side [assumed]"),
+        {"halo", Parameter::Unit::bytes, 8192, 0, kMostBytes,
          "bytes to each neighbour [assumed: a tile]"},
-        {"reduced", Unit::bytes, 8, 0, parameter::kMostBytes,
+        {"reduced", Parameter::Unit::bytes, 8, 0, kMostBytes,
          "bytes of the sum [assumed: an energy]"},
-        {"work", Unit::duration, 128'000'000, 0, parameter::kMostTime,
+        {"work", Parameter::Unit::duration, 128'000'000, 0, kMostTime,
          "mean time per task [ACTS V: 131 s of 2048 processes, by the number of tasks]"},
-        {"thread", Unit::count, 1, 0, 1,
-         "1: owners make progress in a thread while they compute, as ARMCI's data server [ACTS "
-         "III]"}},
+        count("thread", 1, 0, 1,
+              "1: owners make progress in a thread while they compute, as ARMCI's data server "
+              "[ACTS III]")},
        make}};
 }
 

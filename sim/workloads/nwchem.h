@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "sim/workloads/workload.h"
 
@@ -52,10 +51,13 @@ class NwchemPlan {
 
   [[nodiscard]] const NwchemShape& shape() const noexcept { return shape_; }
   [[nodiscard]] NwchemTask task(std::uint64_t number) const;
-  [[nodiscard]] std::uint64_t value(std::uint64_t task) const;       // what it accumulates
+  // What it accumulates.
+  [[nodiscard]] std::uint64_t value(std::uint64_t task) const { return 1 + draw(task, 2) % 1000; }
   [[nodiscard]] Picoseconds compute(std::uint64_t task) const;       // its time
   [[nodiscard]] std::uint64_t first(std::uint32_t iteration) const;  // its first task
-  [[nodiscard]] std::uint64_t chunks(std::uint32_t iteration) const;
+  [[nodiscard]] std::uint64_t chunks(std::uint32_t iteration) const {
+    return (first(iteration + 1) - first(iteration) + shape_.chunk - 1) / shape_.chunk;
+  }
   [[nodiscard]] Tile tile(std::uint32_t i, std::uint32_t j) const;
   // Cells of an owner: the counter's (used on rank 0), one for each tile.
   [[nodiscard]] std::uint32_t cells() const noexcept { return 1 + rows_ * columns_; }
@@ -82,7 +84,6 @@ struct NwchemCounts {
 // `counts` may be null. A task taken twice or by nobody, or a sum that is wrong, ends the program
 // with a SimulationError.
 [[nodiscard]] Program make_nwchem(const NwchemShape& shape, const Place& place,
-                                  const std::shared_ptr<Phases>& phases,
-                                  std::shared_ptr<NwchemCounts> counts);
+                                  const SharedPhases& phases, std::shared_ptr<NwchemCounts> counts);
 
 }  // namespace turnout::sim

@@ -6,7 +6,6 @@
 #include "sim/workloads/families.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Pattern {
@@ -34,7 +33,7 @@ Task pong(Rank rank, Pattern p) {
   }
 }
 
-Task ping_pong(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task ping_pong(Rank rank, Pattern p, SharedPhases phases) {
   const std::uint32_t id = rank.id();
   if (id == 0) phases->begin("pingpong", rank.now());
   if (id < p.distance) {
@@ -88,31 +87,29 @@ Task transfer(Rank rank, Transfers t, std::uint64_t rounds) {
   }
 }
 
-Result<Program> make_transfer(const Values& v, const Place& place,
-                              const std::shared_ptr<Phases>& phases) {
-  const std::uint64_t pairs = v["pairs"] == 0 ? place.ranks / 2 : v["pairs"];
-  if (Status status = check_pairs("transfer", pairs, place); !status.ok()) return status;
-  const Transfers t{v["bytes"], static_cast<std::uint32_t>(pairs),
-                    static_cast<Picoseconds>(v["early"]) * hca::kNanosecond,
-                    static_cast<Picoseconds>(v["late"]) * hca::kNanosecond};
-  const TimedRounds timed{"transfer", v["warmup"], v["rounds"], 2 * pairs};
-  return Program([t, timed, phases](Rank rank) {
-    return play_timed(
-        rank, timed, [t](Rank one, std::uint64_t rounds) { return transfer(one, t, rounds); },
-        phases);
-  });
+Status check_pairs(std::string_view workload, std::uint64_t pairs, const Place& place) {
+  const std::uint64_t most = place.ranks / 2;
+  if (pairs <= most) return {};
+  return {Code::invalid, fmt::format("{}, pairs = {}: {} ranks make {} pairs", workload, pairs,
+                                     place.ranks, most)};
 }
 
-Result<Program> make_ping_pong(const Values& v, const Place& place,
-                               const std::shared_ptr<Phases>& phases) {
+Result<Program> make_transfer(const Values& v, const Place& place, const SharedPhases& phases) {
+  const std::uint64_t pairs = v["pairs"] == 0 ? place.ranks / 2 : v["pairs"];
+  if (Status status = check_pairs("transfer", pairs, place); !status.ok()) return status;
+  const Transfers t{v["bytes"], static_cast<std::uint32_t>(pairs), v.time("early"), v.time("late")};
+  const TimedRounds timed{"transfer", v["warmup"], v["rounds"], 2 * pairs};
+  return timed_program(timed, transfer, t, phases);
+}
+
+Result<Program> make_ping_pong(const Values& v, const Place& place, const SharedPhases& phases) {
   const std::uint64_t pairs = v["pairs"];
   if (Status status = check_pairs("pingpong", pairs, place); !status.ok()) return status;
   const Pattern p{v["rounds"], v["bytes"], static_cast<std::uint32_t>(pairs)};
   return Program([p, phases](Rank rank) { return ping_pong(rank, p, phases); });
 }
 
-Result<Program> make_bow_tie(const Values& v, const Place& place,
-                             const std::shared_ptr<Phases>& phases) {
+Result<Program> make_bow_tie(const Values& v, const Place& place, const SharedPhases& phases) {
   if (place.ranks % 2 != 0) {
     return Status{Code::invalid,
                   fmt::format("bowtie needs an even number of ranks, not {}", place.ranks)};
@@ -120,43 +117,31 @@ Result<Program> make_bow_tie(const Values& v, const Place& place,
   const BowTie b{v["bytes"], place.ranks / 2,
                  v["last_byte"] > 255 ? -1 : static_cast<int>(v["last_byte"])};
   const TimedRounds timed{"bowtie", v["warmup"], v["rounds"], place.ranks};
-  return Program([b, timed, phases](Rank rank) {
-    return play_timed(
-        rank, timed, [b](Rank one, std::uint64_t rounds) { return bow_tie(one, b, rounds); },
-        phases);
-  });
+  return timed_program(timed, bow_tie, b, phases);
 }
 
 }  // namespace
 
 std::vector<Workload> pair_family() {
+  using namespace parameter;
   return {
       {"pingpong",
        "rank i and rank i + pairs exchange messages in turn",
-       2,
-       {{"pairs", Parameter::Unit::count, 1, 1, UINT32_MAX, "active pairs; other ranks are idle"},
-        parameter::rounds(1000),
-        parameter::bytes(8)},
+       {count("pairs", 1, 1, UINT32_MAX, "active pairs; other ranks are idle"), rounds(1000),
+        bytes(8)},
        make_ping_pong},
       {"bowtie",
        "rank i and rank i + n/2 send to each other at the same time; with n/2 ranks per node all "
        "pairs share two adapters [EuroMPI'13]",
-       2,
-       {parameter::rounds(100),
-        parameter::warmup(0),
-        parameter::bytes(16 * 1024),
-        {"last_byte", Parameter::Unit::count, 256, 0, 256, "last byte of every message; 256: any"}},
+       {rounds(100), warmup(0), bytes(16 * 1024),
+        count("last_byte", 256, 0, 256, "last byte of every message; 256: any")},
        make_bow_tie},
       {"transfer",
        "rank i sends to rank i + pairs, which receives early or late; their times are part of the "
        "result",
-       2,
-       {{"pairs", Parameter::Unit::count, 0, 0, UINT32_MAX, "active pairs; 0: all"},
-        parameter::rounds(100),
-        parameter::warmup(0),
-        parameter::bytes(16 * 1024),
-        parameter::time("early", 0, "computation of the sender before it sends"),
-        parameter::time("late", 0, "computation of the receiver before it receives")},
+       {count("pairs", 0, 0, UINT32_MAX, "active pairs; 0: all"), rounds(100), warmup(0),
+        bytes(16 * 1024), time("early", 0, "computation of the sender before it sends"),
+        time("late", 0, "computation of the receiver before it receives")},
        make_transfer},
   };
 }

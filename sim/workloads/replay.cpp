@@ -8,7 +8,6 @@
 #include <utility>
 
 namespace turnout::sim {
-
 namespace {
 
 // Requests under way by their number in the trace; those never waited for end in their order.
@@ -38,36 +37,28 @@ class Pending {
   std::uint64_t order_ = 0;
 };
 
-Task replay(Rank rank, std::shared_ptr<const Trace> trace, std::shared_ptr<Phases> phases,
+using Kind = TraceEvent::Kind;
+
+// A send, receive, put or get.
+Rank::StartAwaiter begin(Rank rank, const TraceEvent& event) {
+  if (event.kind == Kind::put) return rank.iput(event.peer, event.amount);
+  if (event.kind == Kind::get) return rank.iget(event.peer, event.amount);
+  if (event.kind == Kind::send) return rank.isend(event.peer, event.amount, event.tag);
+  return rank.irecv(event.peer, event.amount, event.tag);
+}
+
+Task replay(Rank rank, std::shared_ptr<const Trace> trace, SharedPhases phases,
             std::uint64_t messages) {
-  using Kind = TraceEvent::Kind;
   if (rank.id() == 0) phases->begin("replay", rank.now());
   Pending pending;
   for (const TraceEvent& event : trace->programs[rank.id()]) {
     switch (event.kind) {
       case Kind::send:
-        if (event.peer != rank.id()) {
-          const Request out = co_await rank.isend(event.peer, event.amount, event.tag);
-          pending.add(event.request, out);
-        }
-        break;
       case Kind::receive:
-        if (event.peer != rank.id()) {
-          const Request in = co_await rank.irecv(event.peer, event.amount, event.tag);
-          pending.add(event.request, in);
-        }
-        break;
       case Kind::put:
-        if (event.peer != rank.id()) {
-          const Request out = co_await rank.iput(event.peer, event.amount);
-          pending.add(event.request, out);
-        }
-        break;
       case Kind::get:
-        if (event.peer != rank.id()) {
-          const Request in = co_await rank.iget(event.peer, event.amount);
-          pending.add(event.request, in);
-        }
+        if (event.peer == rank.id()) break;
+        pending.add(event.request, co_await begin(rank, event));
         break;
       case Kind::wait:
         if (const Request request = pending.take(event.request); request.valid()) {

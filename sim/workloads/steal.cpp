@@ -14,7 +14,6 @@
 #include "sim/workloads/families.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kQuestionTag = 1, kAnswerTag = 2, kTokenTag = 3;
@@ -150,40 +149,33 @@ class Thief {
   bool asked_ = false, black_ = false, started_ = false, stopped_ = false, left_ = false;
 };
 
-Task steal(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task steal(Rank rank, Pattern p, SharedPhases phases) {
   if (rank.id() == 0) phases->begin("steal", rank.now());
   Thief thief(rank, p);
   co_await thief.run();
   if (rank.id() == 0) phases->end(rank.now(), 0);
 }
 
-Result<Program> make(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
-  const Pattern p{v["tasks"],
-                  v["task_bytes"],
-                  v["work"],
-                  v["most_tasks"],
-                  v["reach"],
-                  static_cast<Picoseconds>(v["poll"]) * hca::kNanosecond,
-                  static_cast<Picoseconds>(v["most_wait"]) * hca::kNanosecond};
+Result<Program> make(const Values& v, const Place&, const SharedPhases& phases) {
+  const Pattern p{v["tasks"], v["task_bytes"], v["work"],          v["most_tasks"],
+                  v["reach"], v.time("poll"),  v.time("most_wait")};
   return Program([p, phases](Rank rank) { return steal(rank, p, phases); });
 }
 
 }  // namespace
 
 std::vector<Workload> steal_family() {
+  using namespace parameter;
   return {{"steal",
            "random work stealing: idle ranks ask randomly chosen ranks for half of their tasks",
-           2,
-           {{"tasks", Parameter::Unit::count, 10'000, 1, parameter::kMostCount,
-             "total number of tasks, all on rank 0 at first"},
+           {count("tasks", 10'000, 1, kMostCount, "total number of tasks, all on rank 0 at first"),
             {"task_bytes", Parameter::Unit::bytes, 64, 1, 65536, "bytes per transferred task"},
-            {"most_tasks", Parameter::Unit::count, 64, 1, 16384, "most tasks per transfer"},
-            {"reach", Parameter::Unit::count, 0, 0, UINT32_MAX,
-             "number of following ranks that a rank asks; 0: all"},
-            parameter::time("work", 10'000, "mean time per task"),
-            {"poll", Parameter::Unit::duration, 1'000, 100, parameter::kMostTime,
+            count("most_tasks", 64, 1, 16384, "most tasks per transfer"),
+            count("reach", 0, 0, UINT32_MAX, "number of following ranks that a rank asks; 0: all"),
+            time("work", 10'000, "mean time per task"),
+            {"poll", Parameter::Unit::duration, 1'000, 100, kMostTime,
              "polling interval of an idle rank"},
-            {"most_wait", Parameter::Unit::duration, 16'000, 100, parameter::kMostTime,
+            {"most_wait", Parameter::Unit::duration, 16'000, 100, kMostTime,
              "longest time between two requests of an idle rank"}},
            make}};
 }

@@ -3,14 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
 #include "sim/workloads/families.h"
 #include "sim/workloads/grid.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Pattern {
@@ -21,7 +17,7 @@ struct Pattern {
 };
 
 // A face's tag tells the way it travels: with two ranks in a dimension both neighbours are one.
-Task stencil(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task stencil(Rank rank, Pattern p, SharedPhases phases) {
   struct Face {
     std::uint32_t rank;
     std::uint64_t out, in;  // tags
@@ -41,12 +37,10 @@ Task stencil(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
   for (std::uint64_t i = 0; i < p.rounds; ++i) {
     requests.clear();
     for (const Face& face : faces) {
-      const Request in = co_await rank.irecv(face.rank, p.face_bytes, face.in);
-      requests.push_back(in);
+      requests.push_back(co_await rank.irecv(face.rank, p.face_bytes, face.in));
     }
     for (const Face& face : faces) {
-      const Request out = co_await rank.isend(face.rank, p.face_bytes, face.out);
-      requests.push_back(out);
+      requests.push_back(co_await rank.isend(face.rank, p.face_bytes, face.out));
     }
     co_await rank.wait_all(requests);
     co_await rank.compute(p.work);
@@ -54,42 +48,37 @@ Task stencil(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
   if (rank.id() == 0) phases->end(rank.now(), p.rounds * faces_of(p.extents, p.periodic));
 }
 
-Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<Phases>& phases,
-                     std::size_t dimensions) {
+template <std::size_t kDimensions>
+Result<Program> make(const Values& v, const Place& place, const SharedPhases& phases) {
   std::uint64_t bytes = v["cell_bytes"] * v["halo"];
-  for (std::size_t d = 1; d < dimensions; ++d) bytes *= v["cells"];
+  for (std::size_t d = 1; d < kDimensions; ++d) bytes *= v["cells"];
   if (bytes > parameter::kMostBytes) {
     return Status{
         Code::invalid,
         fmt::format(
             "stencil: cells^{} x halo x cell_bytes is {} bytes; a message may have at most {}",
-            dimensions - 1, bytes, parameter::kMostBytes)};
+            kDimensions - 1, bytes, parameter::kMostBytes)};
   }
-  const Pattern p{v["rounds"], bytes, static_cast<Picoseconds>(v["work"]) * hca::kNanosecond,
-                  v["periodic"] != 0, balanced(place.ranks, dimensions)};
+  const Pattern p{v["rounds"], bytes, v.time("work"), v["periodic"] != 0,
+                  balanced(place.ranks, kDimensions)};
   return Program([p, phases](Rank rank) { return stencil(rank, p, phases); });
 }
 
 std::vector<Parameter> parameters(std::uint64_t cells) {
   return {parameter::rounds(100),
-          {"cells", Parameter::Unit::count, cells, 1, 65536, "cells per rank in each dimension"},
+          parameter::count("cells", cells, 1, 65536, "cells per rank in each dimension"),
           {"cell_bytes", Parameter::Unit::bytes, 8, 1, 65536, "bytes per cell"},
-          {"halo", Parameter::Unit::count, 1, 1, 64, "layers of cells to exchange"},
-          {"periodic", Parameter::Unit::count, 1, 0, 1, "1: periodic boundaries"},
+          parameter::count("halo", 1, 1, 64, "layers of cells to exchange"),
+          parameter::count("periodic", 1, 0, 1, "1: periodic boundaries"),
           parameter::time("work", 0, "computation of a rank after each exchange")};
 }
 
 }  // namespace
 
 std::vector<Workload> stencil_family() {
-  return {{"stencil2d", "halo exchange with 4 neighbours on a grid of ranks", 2, parameters(512),
-           [](const Values& v, const Place& place, const std::shared_ptr<Phases>& phases) {
-             return make(v, place, phases, 2);
-           }},
-          {"stencil3d", "halo exchange with 6 neighbours on a grid of ranks", 2, parameters(32),
-           [](const Values& v, const Place& place, const std::shared_ptr<Phases>& phases) {
-             return make(v, place, phases, 3);
-           }}};
+  return {
+      {"stencil2d", "halo exchange with 4 neighbours on a grid of ranks", parameters(512), make<2>},
+      {"stencil3d", "halo exchange with 6 neighbours on a grid of ranks", parameters(32), make<3>}};
 }
 
 }  // namespace turnout::sim

@@ -12,7 +12,6 @@
 #include "sim/workloads/families.h"
 
 namespace turnout::sim {
-
 namespace {
 
 Result<std::uint64_t> parse(const Parameter& parameter, std::string_view text) {
@@ -29,12 +28,6 @@ Result<std::uint64_t> parse(const Parameter& parameter, std::string_view text) {
       break;
   }
   return value::parse_count(text);
-}
-
-// What follows a name that is not known.
-std::string meant(std::string_view name, std::span<const std::string_view> known) {
-  const std::string_view near = value::nearest_name(name, known);
-  return near.empty() ? std::string(".") : fmt::format("; did you mean {}?", near);
 }
 
 }  // namespace
@@ -68,9 +61,8 @@ const Parameter* Workload::parameter(std::string_view wanted) const noexcept {
 std::span<const Workload> workloads() {
   static const std::vector<Workload> all = [] {
     std::vector<Workload> list;
-    for (auto family : {hot_rank_family, pair_family, tree_family, exchange_family, stencil_family,
-                        neighbour_family, task_family, steal_family, changing_family, nas_family,
-                        pressure_family, nwchem_family}) {
+    for (auto family : {hot_rank_family, pair_family, exchange_family, stencil_family, steal_family,
+                        changing_family, nas_family, pressure_family, nwchem_family}) {
       std::vector<Workload> members = family();
       std::move(members.begin(), members.end(), std::back_inserter(list));
     }
@@ -81,14 +73,21 @@ std::span<const Workload> workloads() {
   return all;
 }
 
+Status unknown(std::string_view what, std::string_view name,
+               std::span<const std::string_view> known) {
+  const std::string_view near = value::nearest_name(name, known);
+  return {Code::invalid, fmt::format("{} \"{}\"{} Available: {}", what, name,
+                                     near.empty() ? "." : fmt::format("; did you mean {}?", near),
+                                     fmt::join(known, ", "))};
+}
+
 Result<const Workload*> find_workload(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Workload& workload : workloads()) {
     if (workload.name == name) return &workload;
     names.push_back(workload.name);
   }
-  return Status{Code::invalid, fmt::format("unknown workload \"{}\"{} Available: {}", name,
-                                           meant(name, names), fmt::join(names, ", "))};
+  return unknown("unknown workload", name, names);
 }
 
 Result<Values> parse_values(const Workload& workload, const NamedValues& given) {
@@ -99,9 +98,7 @@ Result<Values> parse_values(const Workload& workload, const NamedValues& given) 
     if (p == nullptr) {
       std::vector<std::string_view> names;
       for (const Parameter& known : workload.parameters) names.push_back(known.name);
-      return Status{Code::invalid,
-                    fmt::format("workload {} has no option \"{}\"{} Available: {}", workload.name,
-                                name, meant(name, names), fmt::join(names, ", "))};
+      return unknown(fmt::format("workload {} has no option", workload.name), name, names);
     }
     const Result<std::uint64_t> value = parse(*p, text);
     if (!value) {
@@ -118,14 +115,30 @@ Result<Values> parse_values(const Workload& workload, const NamedValues& given) 
 }
 
 Result<Instance> make_instance(const Workload& workload, const Values& values, const Place& place) {
-  if (place.ranks < workload.least_ranks) {
+  constexpr std::uint32_t kLeastRanks = 2;
+  if (place.ranks < kLeastRanks) {
     return Status{Code::invalid, fmt::format("{} needs {} ranks or more, not {}", workload.name,
-                                             workload.least_ranks, place.ranks)};
+                                             kLeastRanks, place.ranks)};
   }
   const auto phases = std::make_shared<Phases>();
   Result<Program> program = workload.make(values, place, phases);
   if (!program) return program.status();
   return Instance{std::move(program).value(), phases};
+}
+
+Task play_timed(Rank rank, TimedRounds timed, std::function<Task(Rank, std::uint64_t rounds)> body,
+                SharedPhases phases) {
+  const bool tells = rank.id() == 0;
+  if (timed.warmup > 0) {
+    if (tells) phases->begin("warmup", rank.now());
+    co_await body(rank, timed.warmup);
+    co_await rank.barrier();
+    if (tells) phases->end(rank.now(), timed.warmup * timed.messages);
+  }
+  if (tells) phases->begin(timed.name, rank.now());
+  co_await body(rank, timed.rounds);
+  co_await rank.barrier();
+  if (tells) phases->end(rank.now(), timed.rounds * timed.messages);
 }
 
 }  // namespace turnout::sim

@@ -52,8 +52,8 @@ class Values {
   [[nodiscard]] std::uint32_t small(std::string_view name) const {
     return static_cast<std::uint32_t>((*this)[name]);
   }
-  [[nodiscard]] const std::map<std::string, std::uint64_t, std::less<>>& all() const {
-    return values_;
+  [[nodiscard]] Picoseconds time(std::string_view name) const {
+    return static_cast<Picoseconds>((*this)[name]) * hca::kNanosecond;
   }
 
  private:
@@ -83,6 +83,8 @@ class Phases {
   std::vector<Phase> list_;
 };
 
+using SharedPhases = std::shared_ptr<Phases>;
+
 // A workload ready to run once.
 struct Instance {
   Program program;
@@ -92,13 +94,15 @@ struct Instance {
 struct Workload {
   std::string_view name;
   std::string_view help;
-  std::uint32_t least_ranks = 2;
   std::vector<Parameter> parameters;
-  Result<Program> (*make)(const Values& values, const Place& place,
-                          const std::shared_ptr<Phases>& phases) = nullptr;
+  Result<Program> (*make)(const Values&, const Place&, const SharedPhases&) = nullptr;
 
   [[nodiscard]] const Parameter* parameter(std::string_view name) const noexcept;
 };
+
+// The error of a name that is none of those known, with the nearest; `what`: "unknown workload".
+[[nodiscard]] Status unknown(std::string_view what, std::string_view name,
+                             std::span<const std::string_view> known);
 
 // Sorted by name.
 [[nodiscard]] std::span<const Workload> workloads();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Verdicts on claims of the papers, and the table of them.
-#include "sim/experiments/claims.h"
+#include "sim/experiments/page.h"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "sim/experiments/experiment.h"
-#include "sim/study/study_set.h"
+#include "sim/study/study.h"
 #include "tests/sim/mock_rank.h"
 #include "tests/support/scratch.h"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/memory/account.h"
-#include "sim/experiments/memory_program.h"
 #include "sim/runtime/simulation.h"
+#include "sim/study/programs.h"
 #include "tests/support/memory_line.h"
 
 namespace turnout::sim {

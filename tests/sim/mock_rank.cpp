@@ -203,21 +203,6 @@ Random& Rank::random() noexcept {
   return state_->random;
 }
 void Rank::end_messages_with(int) noexcept {}  // its messages have no content
-Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}};
-}
-Rank::StartAwaiter Rank::irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, from, bytes, tag, StartAwaiter::Kind::receive, {}};
-}
-Rank::StartAwaiter Rank::iput(std::uint32_t to, std::uint64_t bytes) {
-  return {state_, to, bytes, 0, StartAwaiter::Kind::put, {}};
-}
-Rank::StartAwaiter Rank::iget(std::uint32_t from, std::uint64_t bytes) {
-  return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
-}
-Rank::StartAwaiter Rank::iadd(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
-  return {state_, to, sizeof(std::uint64_t), cell, StartAwaiter::Kind::add, {}, value};
-}
 std::uint64_t Rank::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
   const std::uint32_t per_node = state_->world->options.ranks_per_node;
   if (to >= size() || to / per_node != id() / per_node) {
@@ -249,9 +234,6 @@ void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> /*handle*/) {}
 Request Rank::StartAwaiter::await_resume() {
   return request;
 }
-Rank::WaitAwaiter Rank::wait(Request request) {
-  return {state_, request};
-}
 bool Rank::WaitAwaiter::await_ready() {
   return state->slot(request).done;
 }
@@ -264,11 +246,11 @@ Received Rank::WaitAwaiter::await_resume() {
   --state->used;
   return slot.result;
 }
-Task Rank::wait_all(std::span<const Request> requests) {
-  for (const Request request : requests) co_await wait(request);
-}
 bool Rank::test(Request request) {
   return request.valid() && state_->slot(request).done;
+}
+Task Rank::wait_all(std::span<const Request> requests) {
+  for (const Request request : requests) co_await wait(request);
 }
 Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
   const Request request = co_await isend(to, bytes, tag);
@@ -294,12 +276,6 @@ Task Rank::barrier() {
     void await_resume() {}
   };
   co_await Barrier{state_->world};
-}
-Rank::ComputeAwaiter Rank::compute(Picoseconds time) {
-  return {state_, time, false};
-}
-Rank::ComputeAwaiter Rank::compute_beside_thread(Picoseconds time) {
-  return {state_, time, true};
 }
 void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
   state->world->at(state->world->now + time, [handle] { handle.resume(); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // OTF2 archives, written with libotf2 as Score-P writes them.
-#include "sim/formats/otf2.h"
+#include "sim/formats/trace.h"
 
 #include <gtest/gtest.h>
 #include <otf2/otf2.h>

@@ -6,8 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "sim/analysis/source_history.h"
-
 namespace turnout::sim {
 namespace {
 

@@ -10,8 +10,6 @@
 #include <set>
 #include <vector>
 
-#include "sim/analysis/partner_table.h"
-
 namespace turnout::sim {
 namespace {
 

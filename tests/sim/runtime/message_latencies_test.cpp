@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/runtime/message_latencies.h"
+#include "sim/runtime/job.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/runtime/profile_costs.h"
+#include "sim/runtime/rank_environment.h"
 
 #include <gtest/gtest.h>
 

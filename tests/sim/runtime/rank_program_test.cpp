@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/runtime/rank_program.h"
+#include "sim/runtime/rank_state.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 
 #include <vector>
 
-#include "sim/runtime/setup_thread.h"
 #include "tests/sim/runtime/fake_world.h"
 
 namespace turnout::sim {

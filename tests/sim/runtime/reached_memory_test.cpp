@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/runtime/reached_memory.h"
+#include "sim/runtime/one_sided_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "sim/runtime/content.h"
+#include "sim/runtime/content_checker.h"
 
 namespace turnout::sim {
 namespace {

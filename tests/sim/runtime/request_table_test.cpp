@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/runtime/request_table.h"
+#include "sim/runtime/rank_operations.h"
 
 #include <gtest/gtest.h>
 

@@ -34,7 +34,9 @@ struct ComparedLine {
   [[nodiscard]] double best() const;
   // Time divided by the best; none: the run failed.
   [[nodiscard]] std::optional<double> ratio(const std::string& policy) const;
-  [[nodiscard]] bool behind(const std::string& policy) const;
+  [[nodiscard]] bool behind(const std::string& policy) const {
+    return ratio(policy).value_or(kAsGood + 1) > kAsGood;
+  }
 };
 
 // In the order of the sizes, the scenarios, the budgets.
@@ -46,11 +48,16 @@ struct ComparedLine {
 
 // Time of a policy divided by some other time; none: the run failed.
 using RatioOf = std::function<std::optional<double>(std::size_t line, const std::string& policy)>;
-// Dots for one number of ranks: a row for each scenario, in it the budgets in their order. `best`:
-// what the times are divided by.
-[[nodiscard]] Plot ratio_plot(const std::vector<const ComparedLine*>& lines, std::uint32_t ranks,
-                              const std::vector<std::string>& policies, std::string_view best,
-                              const RatioOf& ratio);
+// Dots, a plot for each number of ranks: a row for each scenario, in it the budgets in their order.
+// `best`: what the times are divided by.
+[[nodiscard]] std::vector<Plot> ratio_plots(const std::vector<ComparedLine>& lines,
+                                            const std::vector<std::uint32_t>& sizes,
+                                            const std::vector<std::string>& policies,
+                                            std::string_view best, const RatioOf& ratio);
+
+// What the runs of these sizes have as settings, for the page.
+[[nodiscard]] std::string settings_text(const std::vector<std::uint32_t>& sizes,
+                                        const ExperimentOptions& options);
 
 // Settings of a line's runs, the policy's own excepted.
 [[nodiscard]] NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options);
