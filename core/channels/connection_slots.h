@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/channels/rc_pool.h"
-#include "core/messaging/control_plane.h"
+#include "core/messaging/messaging.h"
 #include "core/operations/unexpected_messages.h"
 #include "core/protocol/operation.h"
 #include "core/state/component.h"
@@ -14,11 +14,11 @@
 
 namespace turnout {
 
-class ConnectionSlots : Component {
+class ConnectionSlots : MessagingUser {
  public:
-  ConnectionSlots(EndpointState& state, ControlPlane& control, UnexpectedMessages& unexpected,
+  ConnectionSlots(EndpointState& state, Messaging& messaging, UnexpectedMessages& unexpected,
                   RcPool& rc)
-      : Component(state), control_(control), unexpected_(unexpected), rc_(rc) {}
+      : MessagingUser(state, messaging), unexpected_(unexpected), rc_(rc) {}
 
   void limit_connections();
   // A slot is free now, and no peer is queued.
@@ -37,7 +37,6 @@ class ConnectionSlots : Component {
   [[nodiscard]] bool can_go(const PeerEviction& eviction) const noexcept;
   void tear_down(Peer& peer, Nanoseconds now);
 
-  ControlPlane& control_;
   UnexpectedMessages& unexpected_;
   RcPool& rc_;
 };

@@ -5,7 +5,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/message_sender.h"
+#include "core/messaging/messaging.h"
 #include "core/operations/put_engine.h"
 #include "core/operations/rdma_engine.h"
 #include "core/operations/send_backlog.h"
@@ -16,12 +16,11 @@
 
 namespace turnout {
 
-class AtomicEngine : Component {
+class AtomicEngine : MessagingUser {
  public:
-  AtomicEngine(EndpointState& state, MessageSender& sender, SendBacklog& backlog, RdmaEngine& rdma,
+  AtomicEngine(EndpointState& state, Messaging& messaging, SendBacklog& backlog, RdmaEngine& rdma,
                PutEngine& put, SendEngine& send_engine)
-      : Component(state),
-        sender_(sender),
+      : MessagingUser(state, messaging),
         backlog_(backlog),
         rdma_(rdma),
         put_(put),
@@ -51,7 +50,6 @@ class AtomicEngine : Component {
   [[nodiscard]] Status take_segment(Peer& peer, const wire::Header& header,
                                     const std::byte* payload);
 
-  MessageSender& sender_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
   PutEngine& put_;

@@ -5,10 +5,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/control_plane.h"
-#include "core/messaging/credits.h"
-#include "core/messaging/private_receive_queue.h"
-#include "core/messaging/ud_transport.h"
+#include "core/messaging/messaging.h"
 #include "core/operations/atomic_engine.h"
 #include "core/operations/fragment_engine.h"
 #include "core/operations/posted_receives.h"
@@ -22,17 +19,12 @@
 
 namespace turnout {
 
-class ReceiveEngine : Component {
+class ReceiveEngine : MessagingUser {
  public:
-  ReceiveEngine(EndpointState& state, UdTransport& ud, ControlPlane& control, Credits& credits,
-                PrivateReceiveQueues& private_receives, PostedReceives& posted,
+  ReceiveEngine(EndpointState& state, Messaging& messaging, PostedReceives& posted,
                 SendBacklog& backlog, FragmentEngine& fragments, RendezvousReceiver& rndv,
                 RtrEngine& rtr, AtomicEngine& atomic_engine, UnexpectedMessages& unexpected)
-      : Component(state),
-        ud_(ud),
-        control_(control),
-        credits_(credits),
-        private_receives_(private_receives),
+      : MessagingUser(state, messaging),
         posted_(posted),
         backlog_(backlog),
         fragments_(fragments),
@@ -66,10 +58,6 @@ class ReceiveEngine : Component {
   void deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
                      const Arrival& arrival);
 
-  UdTransport& ud_;
-  ControlPlane& control_;
-  Credits& credits_;
-  PrivateReceiveQueues& private_receives_;
   PostedReceives& posted_;
   SendBacklog& backlog_;
   FragmentEngine& fragments_;

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/split_mix.h"
-#include "core/messaging/control_plane.h"
+#include "core/messaging/messaging.h"
 #include "core/operations/fragment_engine.h"
 #include "core/operations/posted_receives.h"
 #include "core/operations/rdma_engine.h"
@@ -19,13 +19,12 @@
 
 namespace turnout {
 
-class RtrEngine : Component {
+class RtrEngine : MessagingUser {
  public:
-  RtrEngine(EndpointState& state, ControlPlane& control, PostedReceives& posted,
+  RtrEngine(EndpointState& state, Messaging& messaging, PostedReceives& posted,
             SendBacklog& backlog, RdmaEngine& rdma, FragmentEngine& fragments,
             SendEngine& send_engine)
-      : Component(state),
-        control_(control),
+      : MessagingUser(state, messaging),
         posted_(posted),
         backlog_(backlog),
         rdma_(rdma),
@@ -53,7 +52,6 @@ class RtrEngine : Component {
   void close_rtr(Transfer& transfer, bool taken);
   void end_rtr_recv(Transfer& transfer, const Completion& completion, const Status& status);
 
-  ControlPlane& control_;
   PostedReceives& posted_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;

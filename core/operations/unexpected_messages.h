@@ -5,8 +5,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/control_plane.h"
-#include "core/messaging/credits.h"
+#include "core/messaging/messaging.h"
 #include "core/operations/atomic_engine.h"
 #include "core/operations/posted_receives.h"
 #include "core/operations/rendezvous_receiver.h"
@@ -20,13 +19,11 @@ struct PendingWireup {
   std::uint32_t buffer, length;
 };
 
-class UnexpectedMessages : Component {
+class UnexpectedMessages : MessagingUser {
  public:
-  UnexpectedMessages(EndpointState& state, ControlPlane& control, Credits& credits,
-                     PostedReceives& posted, RendezvousReceiver& rndv, AtomicEngine& atomic_engine)
-      : Component(state),
-        control_(control),
-        credits_(credits),
+  UnexpectedMessages(EndpointState& state, Messaging& messaging, PostedReceives& posted,
+                     RendezvousReceiver& rndv, AtomicEngine& atomic_engine)
+      : MessagingUser(state, messaging),
         posted_(posted),
         rndv_(rndv),
         atomic_engine_(atomic_engine) {}
@@ -55,8 +52,6 @@ class UnexpectedMessages : Component {
   void drop_unexpected(UnexpectedMessage& message);
   void start_waiting(UnexpectedMessage& message, DataPath path);
 
-  ControlPlane& control_;
-  Credits& credits_;
   PostedReceives& posted_;
   RendezvousReceiver& rndv_;
   AtomicEngine& atomic_engine_;
