@@ -34,14 +34,13 @@ void ChannelSelector::report_feedback() {
     now.here = static_cast<std::uint16_t>(std::min<std::uint32_t>(here, UINT16_MAX));
     if (!FeedbackCounter::changes(peer.tx.reported.unpacked(), now)) continue;
     peer.tx.reported = PackedFeedback(now);
-    wire::ControlMessage message;
-    message.type = wire::Control::feedback;
-    message.refusal = now.full ? wire::Refusal::budget : wire::Refusal::none;
-    message.credits = now.busy;
-    message.ring_credits = now.switched;
-    message.ring_entries = now.active_rc;
-    message.qp_id = now.here;
-    control_.send_control(peer, Purpose::credit, message);
+    control_.send_control(peer, Purpose::credit,
+                          {.type = wire::Control::feedback,
+                           .refusal = now.full ? wire::Refusal::budget : wire::Refusal::none,
+                           .qp_id = now.here,
+                           .ring_entries = now.active_rc,
+                           .credits = now.busy,
+                           .ring_credits = now.switched});
   }
 }
 

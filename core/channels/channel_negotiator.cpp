@@ -100,8 +100,7 @@ void ChannelNegotiator::send_request(Peer& peer) {
     }
   }
   if (with_ring && fresh && context_.placement.checks()) peer.state->rx.ring->check();
-  wire::ControlMessage message;
-  message.request = ++peer.change.make().request;
+  wire::ControlMessage message{.request = ++peer.change.make().request};
   if (with_ring && fresh) {
     peer.state.make().rx.ring_request = message.request;
     peer.state.make().rx.unreported_ring = 0;
@@ -132,20 +131,16 @@ void ChannelNegotiator::request_switch_back(Peer& peer, ChannelKind to) {
   peer.rx.state = ReceiveState::closing;
   peer.change.make().wanted = to;
   peer.change.make().requested_at = context_.clock.now();
-  wire::ControlMessage message;
-  message.type = wire::Control::request;
-  message.kind = static_cast<std::uint8_t>(to);
-  message.request = ++peer.change.make().request;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::request,
+                         .kind = static_cast<std::uint8_t>(to),
+                         .request = ++peer.change.make().request});
 }
 
 void ChannelNegotiator::refuse(Peer& peer, std::uint32_t request, wire::Refusal why) {
-  wire::ControlMessage message;
-  message.type = wire::Control::refuse;
-  message.refusal = why;
-  message.request = request;
   ++refusals_;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::refuse, .refusal = why, .request = request});
 }
 
 // J4, at the sender of the data: its next message uses the new channel.
@@ -156,11 +151,10 @@ void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t
     PrivateSender& sender = peer.state.make().tx.private_queue;
     sender.request = sender.credits = 0;
   }
-  wire::ControlMessage answer;
-  answer.type = wire::Control::switched;
-  answer.kind = static_cast<std::uint8_t>(to);
-  answer.refusal = refusal;
-  answer.request = request;
+  wire::ControlMessage answer{.type = wire::Control::switched,
+                              .kind = static_cast<std::uint8_t>(to),
+                              .refusal = refusal,
+                              .request = request};
   report_last(peer, &answer);
   control_.send_control(peer, Purpose::establishment, answer);
 }
@@ -326,11 +320,10 @@ void ChannelNegotiator::send_accept(Peer& peer) {
     return;
   }
   peer.tx.state = SendState::accepted;
-  wire::ControlMessage answer;
-  answer.type = wire::Control::accept;
-  answer.request = peer.change->answer.request;
-  answer.qp_id = peer.connection->rc->qp_id();
-  control_.send_control(peer, Purpose::establishment, answer);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::accept,
+                         .request = peer.change->answer.request,
+                         .qp_id = peer.connection->rc->qp_id()});
 }
 
 // At the receiver of the data.
@@ -353,10 +346,8 @@ void ChannelNegotiator::on_accept(Peer& peer, const wire::ControlMessage& messag
 // J3: our queue pair is connected too.
 void ChannelNegotiator::send_ready(Peer& peer) {
   peer.rx.state = ReceiveState::accepted;
-  wire::ControlMessage answer;
-  answer.type = wire::Control::ready;
-  answer.request = peer.change->request;
-  control_.send_control(peer, Purpose::establishment, answer);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::ready, .request = peer.change->request});
 }
 
 // At the sender of the data: switches to RC.
@@ -463,10 +454,8 @@ void ChannelNegotiator::finish_drain(Peer& peer) {
 
 // The request answered last failed, or its channel was switched back.
 void ChannelNegotiator::send_closed(Peer& peer) {
-  wire::ControlMessage message;
-  message.type = wire::Control::closed;
-  message.request = peer.change->request;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::closed, .request = peer.change->request});
 }
 
 // The peer's budget and limits change with the communication pattern: request again after a few

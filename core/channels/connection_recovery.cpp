@@ -165,11 +165,9 @@ void ConnectionRecovery::send_error(Peer& peer) {
     break;
   }
   recovery.dead = true;
-  wire::ControlMessage message;
-  message.type = wire::Control::error;
-  message.last_sequence = unknown - 1;
-  message.own_index = peer.id;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(
+      peer, Purpose::establishment,
+      {.type = wire::Control::error, .last_sequence = unknown - 1, .own_index = peer.id});
 }
 
 void ConnectionRecovery::on_error(Peer& peer, const wire::ControlMessage& message) {
@@ -271,11 +269,10 @@ bool ConnectionRecovery::go_on_recovering(Peer& peer) {
       rings_.remove(peer);
       recovery.ring_unlisted = true;
     }
-    wire::ControlMessage message;
-    message.type = wire::Control::replay;
-    message.last_sequence = peer.rx.sequence - 1;
-    message.sequence = peer.state->rx.private_queue.controls;
-    control_.send_control(peer, Purpose::establishment, message);
+    control_.send_control(peer, Purpose::establishment,
+                          {.type = wire::Control::replay,
+                           .last_sequence = peer.rx.sequence - 1,
+                           .sequence = peer.state->rx.private_queue.controls});
     if (peer.lost) return true;
     if (peer.shut_down)
       peer.change.make().last_control =
@@ -285,9 +282,8 @@ bool ConnectionRecovery::go_on_recovering(Peer& peer) {
   if (!send_lost(peer, recovery, &moved)) return moved;
   recovery.sent = true;
   peer.tx.state = SendState::steady;
-  wire::ControlMessage message;
-  message.type = wire::Control::resumed;
-  message.kind = static_cast<std::uint8_t>(peer.tx.kind);
+  wire::ControlMessage message{.type = wire::Control::resumed,
+                               .kind = static_cast<std::uint8_t>(peer.tx.kind)};
   report_last(peer, &message);
   control_.send_control(peer, Purpose::establishment, message);
   if (!peer.lost && recovery.heard) end_recovery(peer);

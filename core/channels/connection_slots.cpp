@@ -128,10 +128,8 @@ bool ConnectionSlots::can_go(const PeerEviction& eviction) const noexcept {
 
 void ConnectionSlots::tear_down(Peer& peer, Nanoseconds now) {
   eviction_.begin_disconnect(peer.connect().eviction, true, now);
-  wire::ControlMessage message;
-  message.type = wire::Control::disconnect;
-  message.qp_id = peer.connection->rc->qp_id();
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::disconnect, .qp_id = peer.connection->rc->qp_id()});
   continue_disconnect(peer);
 }
 

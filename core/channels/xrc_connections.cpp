@@ -148,12 +148,11 @@ void XrcConnections::advance_xrc_connection(XrcConnection& link) {
       link.asked_at = context_.clock.now();
     }
     peer->tx.state = SendState::accepted;
-    wire::ControlMessage answer;
-    answer.type = wire::Control::accept;
-    answer.request = peer->change->answer.request;
-    answer.qp_id = link.queue->qp_id();
-    answer.operation = link.target;
-    control_.send_control(*peer, Purpose::establishment, answer);
+    control_.send_control(*peer, Purpose::establishment,
+                          {.type = wire::Control::accept,
+                           .request = peer->change->answer.request,
+                           .qp_id = link.queue->qp_id(),
+                           .operation = link.target});
   }
 }
 
@@ -269,11 +268,10 @@ void XrcConnections::look_after_xrc_connections(Nanoseconds now) {
 void XrcConnections::probe_xrc_connection(XrcConnection& link) {
   if (!link.queue || link.queue->idle() || link.queue->full()) return;
   Peer& peer = *link.users.front();
-  SendRecord record;
-  record.kind = SendRecord::Kind::probe;
-  record.opcode = IBV_WR_RDMA_WRITE;
-  record.peer = peer.id;
-  record.dct = peer.connection->xrc->srq;
+  SendRecord record{.kind = SendRecord::Kind::probe,
+                    .opcode = IBV_WR_RDMA_WRITE,
+                    .peer = peer.id,
+                    .dct = peer.connection->xrc->srq};
   ++peer.probes;
   context_.profile.count_sent(Traffic::control, 0);
   if (Status status = link.queue->post(record); !status.ok()) {
@@ -380,11 +378,10 @@ void XrcConnections::end_target_job(XrcTargetJob& job) {
   const bool made = job.step == XrcTargetJob::Step::make;
   xrc.target = std::move(job.target);
   peer.rx.state = ReceiveState::accepted;
-  wire::ControlMessage answer;
-  answer.type = wire::Control::ready;
-  answer.request = peer.change->request;
-  answer.qp_id = made ? xrc.target.number() : 0;
-  control_.send_control(peer, Purpose::establishment, answer);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::ready,
+                         .request = peer.change->request,
+                         .qp_id = made ? xrc.target.number() : 0});
 }
 
 // Everything that the peer wrote over it has arrived, or never will.

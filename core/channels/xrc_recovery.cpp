@@ -61,10 +61,8 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   }
   for (Peer* const peer : users) {
     if (peer->lost || !peer->connection->xrc || !peer->connection->xrc->lost) continue;
-    wire::ControlMessage message;
-    message.type = wire::Control::xrc_error;
-    message.own_index = peer->id;
-    control_.send_control(*peer, Purpose::establishment, message);
+    control_.send_control(*peer, Purpose::establishment,
+                          {.type = wire::Control::xrc_error, .own_index = peer->id});
   }
 }
 
@@ -114,10 +112,8 @@ void XrcRecovery::send_xrc_replay(Peer& peer) {
     rings_.remove(peer);
     xrc.ring_unlisted = true;
   }
-  wire::ControlMessage message;
-  message.type = wire::Control::xrc_replay;
-  message.last_sequence = peer.rx.sequence - 1;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::xrc_replay, .last_sequence = peer.rx.sequence - 1});
 }
 
 // At the sender.
@@ -152,9 +148,8 @@ bool XrcRecovery::replay_xrc(Peer& peer) {
   XrcConnections::drop_if_idle(peer);
   std::erase(xrc_nodes_.xrc_lost(), &peer);
   peer.tx.state = SendState::steady;
-  wire::ControlMessage message;
-  message.type = wire::Control::xrc_resumed;
-  message.kind = static_cast<std::uint8_t>(peer.tx.kind);
+  wire::ControlMessage message{.type = wire::Control::xrc_resumed,
+                               .kind = static_cast<std::uint8_t>(peer.tx.kind)};
   report_last(peer, &message);
   control_.send_control(peer, Purpose::establishment, message);
   return true;

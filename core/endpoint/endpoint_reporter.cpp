@@ -26,13 +26,14 @@ EndpointReport EndpointReporter::report() const {
   report.lifetime = context_.clock.now() - context_.born;
   report.started = context_.started_at;
   for (Peer& peer : parts_.peer_table.peers()) {
-    PeerReport line;
-    line.peer = peer.id;
-    line.endpoint = peer.address.id;
-    line.pid = peer.address.pid;
-    line.send = peer.state->tx.past.report(peer.tx.kind, peer.tx.carried);
-    line.receive = peer.state->rx.past.report(peer.rx.kind, peer.rx.carried);
-    line.reason = peer.change->reason;
+    PeerReport line{.peer = peer.id,
+                    .endpoint = peer.address.id,
+                    .pid = peer.address.pid,
+                    .send = peer.state->tx.past.report(peer.tx.kind, peer.tx.carried),
+                    .receive = peer.state->rx.past.report(peer.rx.kind, peer.rx.carried),
+                    .reason = peer.change->reason,
+                    .predicted_gain = peer.change->predicted_gain,
+                    .observed_gain = context_.receive_cost.gain(peer.rx.kind)};
     if (line.reason.empty() && peer.rx.rate >= 0) {
       line.reason =
           fmt::format("{} ({:.0f} messages/s)", selection::explain(peer.rx.verdict), peer.rx.rate);
@@ -41,8 +42,6 @@ EndpointReport EndpointReporter::report() const {
                         ? "no decision yet"
                         : selection::explain(selection::Reason::forced);
     }
-    line.predicted_gain = peer.change->predicted_gain;
-    line.observed_gain = context_.receive_cost.gain(peer.rx.kind);
     line.bytes =
         kPeerBytes + (peer.connection->has_rc() ? context_.rc_bytes : 0) +
         (peer.connection->xrc ? sizeof(PeerXrc) + peer.connection->xrc->bytes.bytes() : 0) +

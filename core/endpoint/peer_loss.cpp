@@ -46,11 +46,10 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
       if (r->match.peer == peer.id) {
         parts_.operations.posted.unpost(*r);
         --peer.rx.directed_receives;
-        Completion completion;
-        completion.context = r->report.context;
-        completion.tag = r->match.tag;
-        completion.flags = kRecv | (tagged ? kTagged : kMessage);
-        completion.source = peer.id;
+        Completion completion{.context = r->report.context,
+                              .tag = r->match.tag,
+                              .flags = kRecv | (tagged ? kTagged : kMessage),
+                              .source = peer.id};
         if (r->multi) completion.flags |= kMultiRecvDone;
         context_.fail(r->report, completion, peer.state->loss);
         parts_.records.receives.give_back(r);

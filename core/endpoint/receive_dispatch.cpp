@@ -312,9 +312,7 @@ void ReceiveDispatch::answer_unknown_peer(const wire::WireupRequest& wireup) {
   Status status;
   const RemotePort* const port = parts_.peer_table.port_of(address.value(), &status);
   if (port == nullptr) return;
-  wire::Datagram datagram;
-  datagram.sender = context_.address.id;
-  datagram.index = wireup.index;
+  wire::Datagram datagram{.sender = context_.address.id, .index = wireup.index};
   (void)parts_.messaging.control_sender.post_control(
       *parts_.resources.pool(Purpose::credit).front(), kAnyPeer, address.value(), *port,
       address.value().data_qps(), {&datagram, nullptr, 0}, &status);
@@ -338,10 +336,8 @@ bool ReceiveDispatch::on_wireup_request(const wire::WireupRequest& wireup, PeerI
   // Its next messages need no wire-up request once it knows its index here.
   if (peer->link && std::exchange(peer->link->replied_to_wireup, true))
     return true;  // already sent
-  wire::ControlMessage reply;
-  reply.type = wire::Control::wireup_reply;
-  reply.own_index = peer->id;
-  parts_.messaging.control.send_control(*peer, Purpose::credit, reply);
+  parts_.messaging.control.send_control(
+      *peer, Purpose::credit, {.type = wire::Control::wireup_reply, .own_index = peer->id});
   return true;
 }
 

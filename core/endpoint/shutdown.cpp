@@ -81,10 +81,8 @@ const SendRecord* Shutdown::owed(const SendQueue& queue) noexcept {
 void Shutdown::flush(MessageQueue& queue) {
   if (queue.full() || queue.newest().kind == SendRecord::Kind::none) return;
   Status status;
-  SendRecord record;
-  record.opcode = IBV_WR_RDMA_WRITE;
-  record.signalled = true;
-  record.dct = context_.address.dct_number(0);
+  SendRecord record{
+      .opcode = IBV_WR_RDMA_WRITE, .signalled = true, .dct = context_.address.dct_number(0)};
   const RemotePort* const port = parts_.peer_table.port_of(context_.address, &status);
   record.ah = port != nullptr ? port->handle.get() : nullptr;
   record.dc_key = context_.address.id;
@@ -148,8 +146,7 @@ void Shutdown::send_shutdowns() {
     if (peer.self || (peer.remote_index == wire::kUnknownIndex && peer.tx.sequence == 0)) {
       continue;
     }
-    wire::ControlMessage message;
-    message.type = wire::Control::shutdown;
+    wire::ControlMessage message{.type = wire::Control::shutdown};
     report_last(peer, &message);
     parts_.messaging.control.send_control(peer, Purpose::credit, message);
   }

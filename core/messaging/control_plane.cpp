@@ -60,11 +60,10 @@ bool ControlPlane::pump_control() {
 }
 
 void ControlPlane::send_fin(Peer& peer, std::uint64_t operation, const Status& status) {
-  wire::ControlMessage message;
-  message.type = wire::Control::fin;
-  message.operation = operation;
-  message.status = static_cast<std::uint32_t>(status.code());
-  send_control(peer, Purpose::credit, message);
+  send_control(peer, Purpose::credit,
+               {.type = wire::Control::fin,
+                .operation = operation,
+                .status = static_cast<std::uint32_t>(status.code())});
 }
 
 }  // namespace turnout

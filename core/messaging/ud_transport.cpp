@@ -114,11 +114,10 @@ void UdTransport::release_kept(std::uint32_t buffer) {
 void UdTransport::resend_data(Peer& peer, const UdReliability::Sent& message) {
   MessageQueue& queue = *resources_.pool(Purpose::data)[peer.data_queue];
   if (queue.full()) return;  // the timer retries
-  SendRecord record;
-  record.kind = SendRecord::Kind::message;
-  record.pool = SendRecord::Pool::kept;
-  record.peer = peer.id;
-  record.buffer = message.buffer;
+  SendRecord record{.kind = SendRecord::Kind::message,
+                    .pool = SendRecord::Pool::kept,
+                    .peer = peer.id,
+                    .buffer = message.buffer};
   // Unchanged, because the adapter may be reading it. Old acknowledgements in it are harmless.
   record.local = reinterpret_cast<std::uint64_t>(resources_.send_pool.data(message.buffer));
   record.lkey = resources_.send_pool.lkey();
@@ -195,9 +194,7 @@ void UdTransport::send_probe(Peer& peer) {
   wire::Datagram datagram;
   const bool gap = link.control_gap;
   stamp(peer, wire::DatagramKind::probe, &datagram);
-  wire::WireupRequest wireup;
-  wireup.address = context_.address;
-  wireup.index = peer.id;
+  const wire::WireupRequest wireup{.address = context_.address, .index = peer.id};
   if (!control_sender_.post_control(peer, true, {&datagram, &wireup, sizeof wireup})) {
     link.control_gap = gap;  // the timer retries
   }

@@ -79,13 +79,12 @@ Status AtomicEngine::atomic_now(const AtomicRequest& request) {
     return {Code::invalid, fmt::format("atomic: no such peer: {}", request.peer)};
   if (peer->lost) return peer->state->loss;
   if (Status status = check(request); !status.ok()) return status;
-  wire::Atomic head;
-  head.address = request.remote_address;
-  head.rkey = static_cast<std::uint32_t>(request.key);
-  head.count = static_cast<std::uint16_t>(request.count);
-  head.form = request.form;
-  head.op = request.op;
-  head.type = request.type;
+  wire::Atomic head{.address = request.remote_address,
+                    .rkey = static_cast<std::uint32_t>(request.key),
+                    .count = static_cast<std::uint16_t>(request.count),
+                    .form = request.form,
+                    .op = request.op,
+                    .type = request.type};
   IoVec operands, compare, result;
   Status status = gather(request.operands, operand_bytes(head), "operands", &operands);
   if (status.ok())
@@ -126,10 +125,7 @@ bool AtomicEngine::try_atomic(AtomicOperation& operation) {
   PeerAtomics& atomics = *peer.state->atomics;
   if (atomics.asked.size() >= kAtomicWindow) return false;
   operation.head.number = atomics.next_number;
-  StreamMessage message;
-  message.type = operation.type;
-  message.flags = operation.flags;
-  message.data = operation.data;
+  StreamMessage message{.type = operation.type, .flags = operation.flags, .data = operation.data};
   std::array<std::byte, sizeof(wire::Atomic) + kAtomicLimit> bytes;
   wire::Segment segment;
   IoVec parts;
@@ -159,10 +155,9 @@ void AtomicEngine::end_atomic(AtomicOperation& operation, Status status) {
     events_.on_transfer_done(*transfer, std::move(status));
     return;
   }
-  Completion done;
-  done.context = operation.report.context;
-  done.length = operation.head.count * size_of(operation.head.type);
-  done.flags = operation.completion_flags;
+  Completion done{.context = operation.report.context,
+                  .length = operation.head.count * size_of(operation.head.type),
+                  .flags = operation.completion_flags};
   if (status.ok()) {
     context_.finish(operation.report, done);
   } else {
@@ -276,13 +271,11 @@ Status AtomicEngine::take_atomic(Peer& peer, const wire::Header& header, const s
   context_.charge(Work::copy, header.length);
   ++atomics.unsent;
   if (answer.code == Code::ok && (header.flags & wire::kRemoteData) != 0) {
-    Completion remote_write;
-    remote_write.context = context_.remote_write_report.context;
-    remote_write.length = request.count * size_of(request.type);
-    remote_write.data = header.data;
-    remote_write.flags = kAtomic | kRemoteWrite | kRemoteData;
-    remote_write.source = peer.id;
-    context_.finish(context_.remote_write_report, remote_write);
+    context_.finish(context_.remote_write_report, {.context = context_.remote_write_report.context,
+                                                   .length = request.count * size_of(request.type),
+                                                   .data = header.data,
+                                                   .flags = kAtomic | kRemoteWrite | kRemoteData,
+                                                   .source = peer.id});
   }
   return {};
 }
@@ -316,12 +309,11 @@ void AtomicEngine::send_answers(Peer& peer) {
       }
       bytes = reinterpret_cast<const std::byte*>(answer.address);
     }
-    StreamMessage message;
-    message.type = wire::Type::answer;
-    message.tag = answer.number;
-    message.data = static_cast<std::uint64_t>(answer.code);
-    message.bytes = bytes;
-    message.length = answer.length;
+    StreamMessage message{.type = wire::Type::answer,
+                          .tag = answer.number,
+                          .data = static_cast<std::uint64_t>(answer.code),
+                          .bytes = bytes,
+                          .length = answer.length};
     if (!sender_.post_stream(peer, message)) break;
     if (answer.reads) context_.charge(Work::copy, answer.length);
     if (peer.lost) return;

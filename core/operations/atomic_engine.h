@@ -19,12 +19,8 @@ namespace turnout {
 class AtomicEngine : MessagingUser {
  public:
   AtomicEngine(EndpointState& state, Messaging& messaging, SendBacklog& backlog, RdmaEngine& rdma,
-               PutEngine& put, SendEngine& send_engine)
-      : MessagingUser(state, messaging),
-        backlog_(backlog),
-        rdma_(rdma),
-        put_(put),
-        send_engine_(send_engine) {}
+               PutEngine& put)
+      : MessagingUser(state, messaging), backlog_(backlog), rdma_(rdma), put_(put) {}
 
   [[nodiscard]] Status atomic_now(const AtomicRequest& request);
   [[nodiscard]] bool try_atomic(AtomicOperation& operation);
@@ -53,7 +49,6 @@ class AtomicEngine : MessagingUser {
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
   PutEngine& put_;
-  SendEngine& send_engine_;
 
   std::vector<Peer*> answering_;  // peers with answers that could not be sent yet
 };

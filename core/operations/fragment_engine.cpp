@@ -29,11 +29,10 @@ void FragmentEngine::request_fragments(Transfer& transfer, const wire::Rts& rts)
   transfer.incoming.id = incoming_.add(&transfer);
   ++peer.rx.incoming_large;
   if (peer.rx.retained > 0) (void)events_.relieve(peer);  // the fragments need the credits
-  wire::ControlMessage message;
-  message.type = wire::Control::fragment_request;
-  message.operation = rts.operation;
-  message.ring_address = transfer.incoming.id;
-  control_.send_control(peer, Purpose::credit, message);
+  control_.send_control(peer, Purpose::credit,
+                        {.type = wire::Control::fragment_request,
+                         .ring_address = transfer.incoming.id,
+                         .operation = rts.operation});
 }
 
 // The queue pair of the read failed.
@@ -72,12 +71,11 @@ bool FragmentEngine::pump_fragments() {
       const std::size_t n =
           std::min(sender_.max_payload(peer), operation->iov.total - operation->fragment_offset);
       const IoVec part = operation->iov.slice(operation->fragment_offset, n);
-      StreamMessage message;
-      message.type = wire::Type::fragment;
-      message.tag = operation->fragment_transfer;
-      message.data = operation->fragment_offset;
-      message.iov = &part;
-      message.length = n;
+      StreamMessage message{.type = wire::Type::fragment,
+                            .tag = operation->fragment_transfer,
+                            .data = operation->fragment_offset,
+                            .iov = &part,
+                            .length = n};
       if (!sender_.post_stream(peer, message)) break;
       if (peer.lost) return true;  // its operations have ended, including this one
       operation->fragment_offset += n;

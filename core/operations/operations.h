@@ -23,7 +23,7 @@ struct Operations {
   PutEngine put{state, backlog, rdma};
   SendEngine send_engine{state, messaging, backlog, put};
   RtrEngine rtr{state, messaging, posted, backlog, rdma, fragments, send_engine};
-  AtomicEngine atomic_engine{state, messaging, backlog, rdma, put, send_engine};
+  AtomicEngine atomic_engine{state, messaging, backlog, rdma, put};
   OneSided one_sided{state, rdma, atomic_engine};
   UnexpectedMessages unexpected{state, messaging, posted, rndv, atomic_engine};
   ReceiveEngine receive_engine{state, messaging, posted,        backlog,   fragments,

@@ -9,13 +9,13 @@ namespace turnout {
 
 Completion PostedReceives::completion_of(const wire::Header& header, PeerId peer,
                                          std::size_t length) const {
-  Completion completion;
-  completion.length = length;
-  completion.tag = header.tag;
-  completion.data = header.data;
-  completion.flags = kRecv | ((header.flags & wire::kTagged) != 0 ? kTagged : kMessage) |
-                     ((header.flags & wire::kRemoteData) != 0 ? kRemoteData : 0u);
-  completion.source = peer;
+  Completion completion{.length = length,
+                        .tag = header.tag,
+                        .data = header.data,
+                        .flags = kRecv |
+                                 ((header.flags & wire::kTagged) != 0 ? kTagged : kMessage) |
+                                 ((header.flags & wire::kRemoteData) != 0 ? kRemoteData : 0u),
+                        .source = peer};
   return completion;
 }
 
@@ -119,11 +119,10 @@ void PostedReceives::end_cancelled(RecvOperation& receive) {
   unpost(receive);
   if (receive.match.peer != kAnyPeer)
     --peer_table_.peers()[receive.match.peer].rx.directed_receives;
-  Completion completion;
-  completion.context = receive.report.context;
-  completion.tag = receive.match.tag;
-  completion.flags = kRecv | (receive.match.tagged ? kTagged : kMessage) |
-                     (receive.multi ? static_cast<unsigned>(kMultiRecvDone) : 0u);
+  Completion completion{.context = receive.report.context,
+                        .tag = receive.match.tag,
+                        .flags = kRecv | (receive.match.tagged ? kTagged : kMessage) |
+                                 (receive.multi ? static_cast<unsigned>(kMultiRecvDone) : 0u)};
   context_.fail(receive.report, completion, Status{Code::canceled, "cancelled"});
   records_.receives.give_back(&receive);
 }

@@ -260,8 +260,7 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
       if (peer.lost) return;
       break;
     case wire::Type::rma_data: {
-      Completion completion;
-      completion.context = context_.remote_write_report.context;
+      Completion completion{.context = context_.remote_write_report.context};
       completion.length = header.tag;  // bytes written, see on_transfer_done
       completion.data = header.data;
       completion.flags = kRemoteWrite | kRemoteData;
@@ -371,10 +370,8 @@ bool ReceiveEngine::cancel(void* context) {
       }
       // Its message may be in the process of being written.
       r->cancelled = true;
-      wire::ControlMessage message;
-      message.type = wire::Control::rtr_cancel;
-      message.operation = r->rtr->incoming.id;
-      control_.send_control(*r->rtr->peer, Purpose::credit, message);
+      control_.send_control(*r->rtr->peer, Purpose::credit,
+                            {.type = wire::Control::rtr_cancel, .operation = r->rtr->incoming.id});
       return true;
     }
   }

@@ -25,14 +25,12 @@ Status RputEngine::ask_for_write(Transfer& transfer, const IoVec& target) {
   transfer.kind = Transfer::Kind::rput_recv;
   transfer.incoming.id = fragments_.incoming().add(&transfer);
   ++peer.rx.incoming_large;
-  wire::ControlMessage message;
-  message.type = wire::Control::cts;
-  message.operation = transfer.incoming.fin;
-  wire::Detail detail;
-  detail.address = transfer.local[0].address;
-  detail.length = transfer.total;
-  detail.rkey = transfer.regions[0].rkey();
-  detail.transfer = transfer.incoming.id;
+  const wire::ControlMessage message{.type = wire::Control::cts,
+                                     .operation = transfer.incoming.fin};
+  wire::Detail detail{.address = transfer.local[0].address,
+                      .length = transfer.total,
+                      .transfer = transfer.incoming.id,
+                      .rkey = transfer.regions[0].rkey()};
   control_.send_control(peer, Purpose::credit, message, &detail);
   return {};
 }
@@ -92,11 +90,10 @@ bool RputEngine::pump_rput_sends() {
 void RputEngine::end_rput_send(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   SendOperation& operation = *transfer.operation;
-  wire::ControlMessage message;
-  message.type = wire::Control::written;
-  message.operation = operation.grant.transfer;
-  message.status = static_cast<std::uint32_t>(transfer.status.code());
-  control_.send_control(peer, Purpose::credit, message);
+  control_.send_control(peer, Purpose::credit,
+                        {.type = wire::Control::written,
+                         .operation = operation.grant.transfer,
+                         .status = static_cast<std::uint32_t>(transfer.status.code())});
   if (peer.tx.awaiting_fin > 0) --peer.tx.awaiting_fin;
   backlog_.end_send(operation, transfer.status);
   rdma_.drop_transfer(transfer);

@@ -160,9 +160,7 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
                               (peer.rx.last_had_data ? kRemoteData : 0u);
   transfer.completion.source = peer.id;
   transfer.completion.buffer = receive.iov.parts[0].iov_base;
-  wire::ControlMessage message;
-  message.type = wire::Control::rtr;
-  control_.send_control(peer, Purpose::credit, message, &rtr);
+  control_.send_control(peer, Purpose::credit, {.type = wire::Control::rtr}, &rtr);
 }
 
 // Ends the RTR, used or not, and frees the transfer.

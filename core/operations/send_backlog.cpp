@@ -69,11 +69,10 @@ void SendBacklog::end_send(SendOperation& operation, Status status) {
   forget_awaiting(operation);
   if (operation.fragment_transfer != 0) fragmented_.remove(&operation);
   const bool failed = !status.ok();
-  Completion done;
-  done.context = operation.report.context;
-  done.length = operation.iov.total;
-  done.tag = operation.tag;
-  done.flags = operation.completion_flags;
+  Completion done{.context = operation.report.context,
+                  .length = operation.iov.total,
+                  .tag = operation.tag,
+                  .flags = operation.completion_flags};
   if (status.ok()) {
     context_.finish(operation.report, done);
   } else {

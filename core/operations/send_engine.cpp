@@ -42,20 +42,18 @@ Status SendEngine::send_now(const SendRequest& request) {
   const bool wait = large && at == PutEngine::kNoRtr && put_.may_defer(*peer);
   if (!wait && defers(*peer)) put_.release_deferred(*peer);
   if (eager && peer->state->tx.backlog.empty() && !is_putting(*peer)) {
-    StreamMessage message;
-    message.type = wire::Type::eager;
-    message.flags = flags;
-    message.tag = request.tag;
-    message.data = request.remote_data;
-    message.iov = &iov;
-    message.length = message.counts_as = iov.total;
+    StreamMessage message{.type = wire::Type::eager,
+                          .flags = flags,
+                          .tag = request.tag,
+                          .data = request.remote_data,
+                          .iov = &iov,
+                          .length = iov.total,
+                          .counts_as = iov.total};
     if (sender_.post_stream(*peer, message)) {
-      Completion done;
-      done.context = request.report.context;
-      done.length = iov.total;
-      done.tag = request.tag;
-      done.flags = completion_flags;
-      context_.finish(request.report, done);
+      context_.finish(request.report, {.context = request.report.context,
+                                       .length = iov.total,
+                                       .tag = request.tag,
+                                       .flags = completion_flags});
       put_.consume_rtr(*peer, at);
       return {};
     }
@@ -137,11 +135,10 @@ bool SendEngine::try_operation(SendOperation& operation) {
   if (is_putting(peer) && operation.type != wire::Type::put_completion && operation.rtr == 0) {
     return false;
   }
-  StreamMessage message;
-  message.flags = operation.flags;
-  message.tag = operation.tag;
-  message.data = operation.data;
-  message.counted = operation.counted;
+  StreamMessage message{.flags = operation.flags,
+                        .tag = operation.tag,
+                        .data = operation.data,
+                        .counted = operation.counted};
   if (operation.type == wire::Type::put_completion) {
     const wire::PutCompletion completion{operation.grant.transfer,
                                          operation.grant.length,

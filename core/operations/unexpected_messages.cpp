@@ -284,10 +284,9 @@ Status UnexpectedMessages::peek(const PeekRequest& request) {
     events_.progress();
     message = records_.matcher.find_unexpected(wanted);
   }
-  Completion completion;
-  completion.context = request.report.context;
-  completion.tag = request.tag;
-  completion.flags = kRecv | (request.tagged ? kTagged : kMessage);
+  Completion completion{.context = request.report.context,
+                        .tag = request.tag,
+                        .flags = kRecv | (request.tagged ? kTagged : kMessage)};
   if (message == nullptr) {
     Peer* const peer = request.peer == kAnyPeer ? nullptr : peer_table_.find_peer(request.peer);
     if (peer != nullptr && peer->lost) {
