@@ -37,7 +37,6 @@
 #include "core/connection/xrc_connection.h"
 
 namespace turnout {
-namespace {}  // namespace
 
 // `wc`: the failed request; null: the peer reported an error. Not called during a recovery.
 void ConnectionRecovery::fail_connection(Peer& peer, const ibv_wc* wc) {
@@ -172,21 +171,12 @@ void ConnectionRecovery::send_error(Peer& peer) {
 
 void ConnectionRecovery::on_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
-  if (peer.connection->xrc && !peer.connection->xrc->idle()) {
-    events_.lose_peer(peer,
-                      Status{Code::invalid,
-                             fmt::format("{}: error message: the pair has no connection of its own",
-                                         peer.address.to_string())});
-    return;
-  }
+  if (peer.connection->xrc && !peer.connection->xrc->idle())
+    return events_.protocol_error(peer, "error message: the pair has no connection of its own");
   fail_connection(peer, nullptr);
   if (peer.lost) return;
-  if (std::exchange(peer.connect().recovery->peer_dead, true)) {
-    events_.lose_peer(
-        peer, Status{Code::invalid, fmt::format("{}: error message: sent twice for one connection",
-                                                peer.address.to_string())});
-    return;
-  }
+  if (std::exchange(peer.connect().recovery->peer_dead, true))
+    return events_.protocol_error(peer, "error message: sent twice for one connection");
   peer.connection->recovery->acknowledged = message.last_sequence + 1;
 }
 
@@ -202,18 +192,16 @@ void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& messa
       if (header_of(*recovery, record).type == wire::Type::control) ++controls;
     }
   }
-  const char* wrong = nullptr;
-  if (recovery == nullptr || !recovery->dead || !recovery->peer_dead || recovery->asked) {
-    wrong = "no failed connection to recover";
-  } else if (before(peer.tx.sequence, from)) {
-    wrong = "last_sequence names a message that was not sent yet";
-  } else if (missing > controls) {
-    wrong = "sequence names control messages that were not sent, or were delivered";
+  if (recovery == nullptr || !recovery->dead || !recovery->peer_dead || recovery->asked)
+    return events_.protocol_error(peer, "replay request: no failed connection to recover");
+  if (before(peer.tx.sequence, from)) {
+    return events_.protocol_error(
+        peer, "replay request: last_sequence names a message that was not sent yet");
   }
-  if (wrong != nullptr) {
-    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: replay request: {}",
-                                                              peer.address.to_string(), wrong)});
-    return;
+  if (missing > controls) {
+    return events_.protocol_error(
+        peer,
+        "replay request: sequence names control messages that were not sent, or were delivered");
   }
   recovery->asked = true;
   recovery->from = context_.settings.break_rule == "drop-lost" ? peer.tx.sequence : from;
@@ -225,18 +213,10 @@ void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& messa
 void ConnectionRecovery::on_resumed(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const recovery = peer.connection->recovery.get();
   const auto to = static_cast<ChannelKind>(message.kind);
-  const char* wrong = nullptr;
-  if (recovery == nullptr || !recovery->reported || recovery->heard) {
-    wrong = "no failed connection to recover";
-  } else if (to != context_.default_channel &&
-             (to != ChannelKind::dc_rdma || !peer.state->rx.ring)) {
-    wrong = "kind names a channel that does not exist";
-  }
-  if (wrong != nullptr) {
-    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: resume message: {}",
-                                                              peer.address.to_string(), wrong)});
-    return;
-  }
+  if (recovery == nullptr || !recovery->reported || recovery->heard)
+    return events_.protocol_error(peer, "resume message: no failed connection to recover");
+  if (to != context_.default_channel && (to != ChannelKind::dc_rdma || !peer.state->rx.ring))
+    return events_.protocol_error(peer, "resume message: kind names a channel that does not exist");
   recovery->heard = true;
   if (std::exchange(recovery->ring_unlisted, false)) rings_.add(peer);
   if (to != context_.default_channel || !over_ring(peer.rx.kind)) {

@@ -311,9 +311,8 @@ void XrcConnections::destroy_initiator(std::unique_ptr<RcQueue> queue) {
 // At the receiver, on J2.
 void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& message) {
   if (message.operation > 0xffffff) {
-    events_.lose_peer(
-        peer, Status{Code::invalid, fmt::format("{}: accept: invalid target number {}",
-                                                peer.address.to_string(), message.operation)});
+    events_.protocol_error(peer,
+                           fmt::format("accept: invalid target number {}", message.operation));
     return;
   }
   const auto named = static_cast<std::uint32_t>(message.operation);

@@ -72,13 +72,8 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
   // It has switched back already, and reports its position all the same.
   if (!peer.connection->xrc) peer.connect().xrc = std::make_unique<PeerXrc>();
   PeerXrc& xrc = *peer.connection->xrc;
-  if (std::exchange(xrc.failed, true)) {
-    events_.lose_peer(
-        peer,
-        Status{Code::invalid, fmt::format("{}: node error message: sent twice for one connection",
-                                          peer.address.to_string())});
-    return;
-  }
+  if (std::exchange(xrc.failed, true))
+    return events_.protocol_error(peer, "node error message: sent twice for one connection");
   const Nanoseconds now = context_.clock.now();
   if (peer.change->decision != 0) outcomes_.decided(peer, "not done: the connection failed");
   rc_.wait_after_failure(peer, now);
@@ -120,16 +115,11 @@ void XrcRecovery::send_xrc_replay(Peer& peer) {
 void XrcRecovery::on_xrc_replay(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const lost = peer.connection->xrc ? peer.connection->xrc->lost.get() : nullptr;
   const std::uint32_t from = message.last_sequence + 1;
-  const char* wrong = nullptr;
-  if (lost == nullptr || lost->asked) {
-    wrong = "no failed connection to recover";
-  } else if (before(peer.tx.sequence, from)) {
-    wrong = "last_sequence names a message that was not sent yet";
-  }
-  if (wrong != nullptr) {
-    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: node replay request: {}",
-                                                              peer.address.to_string(), wrong)});
-    return;
+  if (lost == nullptr || lost->asked)
+    return events_.protocol_error(peer, "node replay request: no failed connection to recover");
+  if (before(peer.tx.sequence, from)) {
+    return events_.protocol_error(
+        peer, "node replay request: last_sequence names a message that was not sent yet");
   }
   lost->asked = true;
   lost->from = context_.settings.break_rule == "drop-lost" ? peer.tx.sequence : from;
@@ -162,16 +152,11 @@ void XrcRecovery::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message
   const ChannelKind due = draining                  ? peer.change->wanted
                           : over_ring(peer.rx.kind) ? ChannelKind::dc_rdma
                                                     : context_.default_channel;
-  const char* wrong = nullptr;
-  if (!peer.connection->xrc || !peer.connection->xrc->reported) {
-    wrong = "no failed connection to recover";
-  } else if (to != due) {
-    wrong = "kind names a channel that does not exist";
-  }
-  if (wrong != nullptr) {
-    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: node resume message: {}",
-                                                              peer.address.to_string(), wrong)});
-    return;
+  if (!peer.connection->xrc || !peer.connection->xrc->reported)
+    return events_.protocol_error(peer, "node resume message: no failed connection to recover");
+  if (to != due) {
+    return events_.protocol_error(peer,
+                                  "node resume message: kind names a channel that does not exist");
   }
   PeerXrc& xrc = *peer.connection->xrc;
   xrc.failed = xrc.reported = false;

@@ -178,11 +178,9 @@ void AtomicEngine::end_atomics(Peer& peer) {
 void AtomicEngine::on_answer(Peer& peer, const wire::Header& header, const std::byte* payload) {
   SendOperation* const first = owes_answers(peer) ? peer.state->atomics->asked.first() : nullptr;
   const auto damaged = [&](std::string_view what, std::uint64_t value) {
-    events_.lose_peer(
-        peer,
-        Status{Code::invalid,
-               fmt::format("{}: response to a request has {} {}, not that of the oldest request",
-                           peer.address.to_string(), what, value)});
+    events_.protocol_error(
+        peer, fmt::format("response to a request has {} {}, not that of the oldest request", what,
+                          value));
   };
   if (first == nullptr) return damaged("number", header.tag);
   auto& operation = static_cast<AtomicOperation&>(*first);
@@ -248,11 +246,7 @@ void AtomicEngine::on_request(Peer& peer, const wire::Header& header, const std:
   } else {
     status = take_segment(peer, header, payload);
   }
-  if (!status.ok()) {
-    events_.lose_peer(peer, Status{Code::invalid,
-                                   fmt::format("{}: {}", peer.address.to_string(), status.text())});
-    return;
-  }
+  if (!status.ok()) return events_.protocol_error(peer, status.text());
   if (!atomics.listed) send_answers(peer);
 }
 

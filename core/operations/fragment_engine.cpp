@@ -108,12 +108,10 @@ void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const s
   }
   if (header.data != transfer->posted ||
       header.length > transfer->incoming.expected - transfer->posted) {
-    events_.lose_peer(
+    events_.protocol_error(
         peer,
-        Status{Code::invalid,
-               fmt::format("{}: fragment of {} bytes at offset {}, with {} of {} bytes received",
-                           peer.address.to_string(), header.length, header.data, transfer->posted,
-                           transfer->incoming.expected)});
+        fmt::format("fragment of {} bytes at offset {}, with {} of {} bytes received",
+                    header.length, header.data, transfer->posted, transfer->incoming.expected));
     return;
   }
   if (transfer->posted < transfer->total) {

@@ -176,10 +176,9 @@ bool ReceiveEngine::poll_ring(Peer& peer) {
     if (Status status = wire::check_header(header);
         !status.ok() || !peer.state->rx.ring->fits(header) || (header.flags & wire::kWireup) != 0 ||
         header.type == wire::Type::control) {
-      events_.lose_peer(
-          peer, Status{Code::invalid,
-                       fmt::format("{}: damaged message in its ring: {}", peer.address.to_string(),
-                                   status.ok() ? "length or type out of range" : status.text())});
+      events_.protocol_error(
+          peer, fmt::format("damaged message in its ring: {}",
+                            status.ok() ? "length or type out of range" : status.text()));
       return true;
     }
     if (!unexpected_.may_deliver(peer, header)) break;

@@ -47,10 +47,8 @@ void RputEngine::on_cts(Peer& peer, const wire::ControlMessage& message,
     return;
   }
   if (detail.length > operation->iov.total) {
-    events_.lose_peer(
-        peer, Status{Code::invalid,
-                     fmt::format("{}: CTS for {} bytes of a message of {}",
-                                 peer.address.to_string(), detail.length, operation->iov.total)});
+    events_.protocol_error(peer, fmt::format("CTS for {} bytes of a message of {}", detail.length,
+                                             operation->iov.total));
     return;
   }
   operation->grant = {detail.address, detail.length, detail.transfer, detail.rkey};
