@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sender feedback: what the sender of a direction reports to the receiver, who chooses the channel
 // (policy `turnout`). At most one small message to a peer in an interval.
-#include <algorithm>
-#include <map>
-
 #include "core/channels/channel_selector.h"
 
 namespace turnout {

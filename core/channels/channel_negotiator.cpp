@@ -26,15 +26,8 @@
 // queue pair and also answers the other. Establishment messages of a pair are ordered, so when
 // `closed` was sent in both directions both ends know it and RESET their queue pairs. A later
 // request contains a new queue pair, and an end that still has the old connection reconnects.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <bit>
-
-#include "base/log.h"
 #include "core/channels/channel_negotiator.h"
-#include "core/connection/recovery.h"
-#include "core/connection/xrc_connection.h"
+#include "base/log.h"
 
 namespace turnout {
 // Requests the peer to send into our ring, over DC or RC, or over RC without one. An existing ring

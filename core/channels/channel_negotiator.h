@@ -7,12 +7,7 @@
 
 #include "core/channels/connection_slots.h"
 #include "core/channels/decision_outcomes.h"
-#include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
-#include "core/messaging/messaging.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

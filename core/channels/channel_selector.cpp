@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Runs the selection once an interval and carries out its plan.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <utility>
-
-#include "base/log.h"
 #include "core/channels/channel_selector.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

@@ -6,19 +6,8 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/channels/channel_negotiator.h"
 #include "core/channels/connection_recovery.h"
-#include "core/channels/connection_slots.h"
-#include "core/channels/decision_outcomes.h"
-#include "core/channels/rc_pool.h"
-#include "core/channels/xrc_connections.h"
-#include "core/messaging/messaging.h"
-#include "core/protocol/operation.h"
-#include "core/selection/policy.h"
-#include "core/selection/statistics.h"
 #include "core/selection/windows.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

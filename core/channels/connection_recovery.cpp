@@ -23,18 +23,8 @@
 // Each end sends each of the three messages once, in this order. Establishment messages are
 // ordered, so all earlier ones are void, and no new connection is requested before both ends have
 // resumed.
-#include "core/connection/recovery.h"
-
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-#include <utility>
-
-#include "base/log.h"
 #include "core/channels/connection_recovery.h"
-#include "core/connection/rc_job.h"
-#include "core/connection/xrc_connection.h"
+#include "base/log.h"
 
 namespace turnout {
 

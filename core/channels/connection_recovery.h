@@ -6,14 +6,6 @@
 #pragma once
 
 #include "core/channels/channel_negotiator.h"
-#include "core/channels/decision_outcomes.h"
-#include "core/channels/rc_pool.h"
-#include "core/connection/recovery.h"
-#include "core/messaging/messaging.h"
-#include "core/operations/rdma_engine.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

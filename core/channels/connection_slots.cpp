@@ -16,12 +16,8 @@
 // once. So it waits only for disconnects. A peer that does not answer `disconnect` can keep a slot
 // while it lives; a request is refused after slot_timeout() all the same, and another victim is
 // chosen.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/log.h"
 #include "core/channels/connection_slots.h"
+#include "base/log.h"
 
 namespace turnout {
 void ConnectionSlots::limit_connections() {

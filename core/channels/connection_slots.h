@@ -6,11 +6,7 @@
 #pragma once
 
 #include "core/channels/rc_pool.h"
-#include "core/messaging/messaging.h"
 #include "core/operations/unexpected_messages.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -6,12 +6,6 @@
 #pragma once
 
 #include "core/channels/channel_selector.h"
-#include "core/channels/connection_slots.h"
-#include "core/channels/rc_pool.h"
-#include "core/messaging/messaging.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RC queue pairs: creating, connecting and resetting them, all in the background. One job of a pair
 // runs at a time.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/log.h"
 #include "core/channels/rc_pool.h"
-#include "core/connection/rc_job.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

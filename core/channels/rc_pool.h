@@ -9,10 +9,7 @@
 
 #include "core/connection/rc_job.h"
 #include "core/messaging/messaging.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
 #include "core/time/background.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rejects processes whose messages are not accepted (any more). Otherwise their operations would
 // never end, as the adapter continues to acknowledge, or would end without a reason.
-#include <fmt/format.h>
-
 #include "core/channels/rejection.h"
 
 namespace turnout {

@@ -14,15 +14,8 @@
 // sends `closed`, as over RC. The adapter counts the handles, the sender the peers that use its
 // initiator: both are destroyed with their last user. A peer whose accept names a target that was
 // destroyed meanwhile cannot open it; it sends `closed` and may request again.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
-#include "base/log.h"
 #include "core/channels/xrc_connections.h"
-#include "core/connection/rc_job.h"
-#include "core/connection/xrc_connection.h"
+#include "base/log.h"
 
 namespace turnout {
 

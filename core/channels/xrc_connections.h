@@ -9,10 +9,6 @@
 
 #include "core/channels/rc_pool.h"
 #include "core/connection/xrc_connection.h"
-#include "core/messaging/messaging.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -12,15 +12,8 @@
 //
 // Establishment messages are ordered: channel messages that the receiver sent before it knew of the
 // failure are void.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
-#include "base/log.h"
 #include "core/channels/xrc_recovery.h"
-#include "core/connection/rc_job.h"
-#include "core/connection/xrc_connection.h"
+#include "base/log.h"
 
 namespace turnout {
 

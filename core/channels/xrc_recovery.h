@@ -5,17 +5,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/channels/channel_negotiator.h"
 #include "core/channels/connection_recovery.h"
-#include "core/channels/decision_outcomes.h"
-#include "core/channels/rc_pool.h"
-#include "core/channels/xrc_connections.h"
-#include "core/connection/recovery.h"
-#include "core/connection/xrc_connection.h"
-#include "core/messaging/messaging.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -7,8 +7,11 @@
 
 #include "core/channels/channels.h"
 #include "core/memory/memory_history.h"
+#include "core/messaging/messaging.h"
+#include "core/operations/operations.h"
 #include "core/report/call_time.h"
 #include "core/report/report_live.h"
+#include "core/state/component.h"
 
 namespace turnout {
 

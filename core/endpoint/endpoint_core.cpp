@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/endpoint_core.h"
-
 #include "base/log.h"
 #include "core/recording/recording_endpoint.h"
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "core/endpoint.h"
 #include "core/endpoint/endpoint_parts.h"
 
 namespace turnout {

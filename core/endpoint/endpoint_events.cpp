@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/state/endpoint_events.h"
-
-#include <utility>
-
 #include "core/endpoint/endpoint_parts.h"
 
 namespace turnout {

@@ -3,12 +3,8 @@
 // dispatch of completions, lost peers, report and shutdown. EndpointCore owns them.
 #pragma once
 
-#include "core/endpoint/components.h"
-#include "core/endpoint/endpoint_reporter.h"
 #include "core/endpoint/peer_loss.h"
 #include "core/endpoint/progress_loop.h"
-#include "core/endpoint/receive_dispatch.h"
-#include "core/endpoint/send_completions.h"
 #include "core/endpoint/shutdown.h"
 #include "core/endpoint/startup.h"
 

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-
 #include "core/endpoint/endpoint_reporter.h"
-
-#include "core/endpoint/components.h"
 #include "core/types/launcher.h"
 
 namespace turnout {

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/peer_loss.h"
-
-#include "core/endpoint/components.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/progress_loop.h"
-
-#include "core/endpoint/components.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {

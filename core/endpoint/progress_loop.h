@@ -2,7 +2,6 @@
 // ProgressLoop: one call of progress: what is polled in which order, and what is due by time.
 #pragma once
 
-#include "core/endpoint/components.h"
 #include "core/endpoint/endpoint_reporter.h"
 #include "core/endpoint/receive_dispatch.h"
 #include "core/endpoint/send_completions.h"

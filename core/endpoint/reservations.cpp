@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of the budget reserved at the start, and the sizes of queue pairs and queues: as
 // computed by mlx5's driver, unless a simulation injects ObjectSizes.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cassert>
-
 #include "base/log.h"
-#include "core/endpoint/components.h"
 #include "core/endpoint/startup.h"
 #include "core/memory/node_share.h"
 
 namespace turnout {
-
-namespace {}
 
 std::uint64_t Startup::dc_pool_bytes(Object pool, std::uint64_t initiators,
                                      std::uint64_t targets) const noexcept {

@@ -6,15 +6,8 @@
 // everything, for as long as they live, and logs which peer it waits for. It does not wait for
 // peers that have shut down: data for them is dropped, and their queue pairs may be destroyed, in
 // which case the adapter would retry for half a second.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/log.h"
-#include "core/connection/xrc_connection.h"
 #include "core/endpoint/shutdown.h"
-
-#include "core/endpoint/components.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

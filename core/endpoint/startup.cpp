@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Selects the default transport, and creates the queues and queue pairs of an endpoint.
-#include <fmt/format.h>
 #include <unistd.h>
-#include <ctime>
+
 #include <random>
+
 #include "base/log.h"
+#include "core/endpoint/startup.h"
 #include "core/memory/node_share.h"
 #include "core/verbs/device_limits.h"
-
-#include <algorithm>
-#include <cassert>
-
-#include "core/endpoint/startup.h"
-
-#include "core/endpoint/components.h"
 
 namespace turnout {
 namespace {

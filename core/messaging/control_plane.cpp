@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Control messages: wire-up, credits, FIN and CTS, changes of channels.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
+#include "core/messaging/control_plane.h"
 #include "base/log.h"
 #include "core/connection/recovery.h"
-#include "core/messaging/control_plane.h"
 #include "core/transport/path.h"
 
 namespace turnout {

@@ -6,9 +6,7 @@
 // a lost peer.
 #pragma once
 
-#include "core/protocol/operation.h"
 #include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sends one message: its channel, header, credits and buffers.
-#include <algorithm>
-#include <cstring>
-
-#include "core/connection/xrc_connection.h"
 #include "core/messaging/message_sender.h"
+#include "core/connection/xrc_connection.h"
 
 namespace turnout {
 namespace {

@@ -11,13 +11,8 @@
 //
 // Posted receives cannot be removed from a queue pair: their buffers are released when it is RESET,
 // except those that hold messages.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/messaging/private_receive_queue.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

@@ -8,12 +8,8 @@
 // receives serve the next burst. A thread that waits for events, as in MVAPICH, would need a lock
 // around queue and pool. Under a virtual clock reading costs nothing, and the event wakes the
 // process.
-#include <bit>
-#include <cerrno>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/messaging/shared_receive_queue.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

@@ -6,13 +6,8 @@
 // duplicate or out-of-order message, because its sender waits then. Acknowledgements need no data
 // send buffer, and control buffers return with the adapter's completion, not with the peer's reply:
 // so they can always be sent eventually.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/messaging/ud_transport.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

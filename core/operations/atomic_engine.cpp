@@ -6,13 +6,6 @@
 // Requests are queued in the backlog with messages, so neither starves the other. Answers are sent
 // ahead of the backlog: their operation is complete, and only their own order matters. They are
 // recorded until they are sent, see PeerAtomics.
-#include "core/protocol/atomics.h"
-
-#include <fmt/format.h>
-
-#include <cstring>
-#include <utility>
-
 #include "core/operations/atomic_engine.h"
 #include "core/protocol/atomic_kernels.h"
 

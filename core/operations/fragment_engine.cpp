@@ -8,13 +8,8 @@
 // operations use the queue pair too, and otherwise travel as messages (atomic_segments.cpp). A key
 // that the target refuses breaks the connection, which is then recovered
 // (channels/connection_recovery.cpp).
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/operations/fragment_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/operations/posted_receives.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {

@@ -8,14 +8,8 @@
 // which is not switched before they have ended, otherwise DC. A key that the target refuses breaks
 // the queue pair, see channels/connection_recovery.cpp. Without DC see fragments.cpp and
 // atomic_segments.cpp.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-#include <utility>
-
-#include "base/log.h"
 #include "core/operations/rdma_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

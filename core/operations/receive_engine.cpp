@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives messages: stream order of each source, matching, posted receives.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-#include <optional>
-#include <utility>
-
-#include "base/log.h"
 #include "core/operations/receive_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

@@ -5,17 +5,8 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/messaging.h"
-#include "core/operations/atomic_engine.h"
-#include "core/operations/fragment_engine.h"
-#include "core/operations/posted_receives.h"
-#include "core/operations/rendezvous_receiver.h"
 #include "core/operations/rtr_engine.h"
-#include "core/operations/send_backlog.h"
 #include "core/operations/unexpected_messages.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

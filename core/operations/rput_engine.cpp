@@ -3,12 +3,8 @@
 //
 // For contiguous receives; otherwise the receiver reads, as under getcqe. Writes use DC: on a
 // switch back from RC only the reads and messages in flight are known.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/log.h"
 #include "core/operations/rput_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 

@@ -7,14 +7,7 @@
 
 #include <deque>
 
-#include "core/memory/slot_table.h"
-#include "core/messaging/messaging.h"
 #include "core/operations/fragment_engine.h"
-#include "core/operations/rdma_engine.h"
-#include "core/operations/send_backlog.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -21,14 +21,8 @@
 // A queue pair that is recovered reposts its requests. The receiver may have found the message and
 // reused the buffer meanwhile, so a write without a put completion is not repeated: the sender
 // sends an RTS that names the RTR, and the receiver reads the message unless it has it.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <atomic>
-#include <utility>
-
-#include "base/log.h"
 #include "core/operations/rtr_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

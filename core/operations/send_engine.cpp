@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Send operations: eager or rendezvous, sent at once or queued in the backlog, until complete.
-#include <fmt/format.h>
-
-#include <array>
-#include <utility>
-
-#include "base/log.h"
 #include "core/operations/send_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 

@@ -7,13 +7,8 @@
 // a receive for that peer is posted, the matching message may be behind the retained ones, so
 // messages are copied beyond the limit, up to the budget. If even a record does not fit, the stream
 // of that peer stalls until one is free; its messages wait in their buffers.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/operations/unexpected_messages.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {

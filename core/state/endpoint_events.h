@@ -13,11 +13,7 @@
 
 #include <string>
 
-#include "core/protocol/operation.h"
-#include "core/state/peer.h"
 #include "core/state/peer_state.h"
-#include "core/transport/send_queue.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
