@@ -27,4 +27,21 @@ struct Components : EndpointState {
   Channels channels;
 };
 
+// What stands above the components derives from this to use all of them.
+class ComponentsUser : protected MessagingUser {
+ public:
+  explicit ComponentsUser(Components& parts) noexcept
+      : MessagingUser(parts, parts.messaging),
+        parts_(parts),
+        shared_receives_(parts.messaging.shared_receives),
+        operations_(parts.operations),
+        channels_(parts.channels) {}
+
+ protected:
+  Components& parts_;
+  SharedReceiveQueue& shared_receives_;
+  Operations& operations_;
+  Channels& channels_;
+};
+
 }  // namespace turnout

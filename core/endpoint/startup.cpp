@@ -42,7 +42,7 @@ Status Startup::choose_default_channel() {
   context_.default_channel = ChannelKind::ud_sendrecv;
   context_.receive_cost.set_default_channel(context_.default_channel);
   context_.format.stream_overhead = sizeof(wire::Datagram) + sizeof(wire::Header);
-  parts_.resources.receive_offset = wire::kDatagramOffset;
+  resources_.receive_offset = wire::kDatagramOffset;
   if (context_.device->mtu() < 512) {
     return {
         Code::unsupported,
@@ -51,7 +51,7 @@ Status Startup::choose_default_channel() {
   }
   context_.format.own_eager_size =
       std::min(context_.format.own_eager_size, context_.device->mtu()) - wire::kGrhBytes;
-  parts_.messaging.ud.configure(context_.settings.send_buffers + kRecoveryBuffers);
+  ud_.configure(context_.settings.send_buffers + kRecoveryBuffers);
   return {};
 }
 
@@ -99,25 +99,24 @@ Status Startup::create_queues() {
   const auto buffer_size = static_cast<std::uint32_t>(context_.settings.ring_entry_size);
   const std::size_t targets =
       context_.data_targets() + context_.settings.credit_qps + context_.settings.establishment_qps;
-  parts_.resources.private_room = private_entries();
+  resources_.private_room = private_entries();
   if (Status s = reserve_fixed(); !s.ok()) return s;
   // One block of each kind of record, so that each has some whatever the others use.
-  const std::size_t promised = parts_.records.operation_limits.promised;
-  const bool ready =
-      parts_.records.sends.promise(promised) && parts_.records.copies.promise(promised) &&
-      parts_.records.receives.promise(promised) && parts_.records.atomics.promise(promised) &&
-      parts_.records.sends.ready() && parts_.records.receives.ready() &&
-      parts_.records.messages.ready() && parts_.records.transfers.ready();
-  assert(ready && context_.account.available() >= parts_.peer_table.reserved_headroom());
+  const std::size_t promised = records_.operation_limits.promised;
+  const bool ready = records_.sends.promise(promised) && records_.copies.promise(promised) &&
+                     records_.receives.promise(promised) && records_.atomics.promise(promised) &&
+                     records_.sends.ready() && records_.receives.ready() &&
+                     records_.messages.ready() && records_.transfers.ready();
+  assert(ready && context_.account.available() >= peer_table_.reserved_headroom());
   (void)ready;
 
-  parts_.resources.receive_cq.reset(ibv_create_cq(
-      context_.device->context(),
-      static_cast<int>(receive_entries() + parts_.resources.private_room), nullptr, nullptr, 0));
-  if (!parts_.resources.receive_cq) return verbs::failure("ibv_create_cq", "receive queue", errno);
-  parts_.resources.send_cq.reset(ibv_create_cq(
-      context_.device->context(), static_cast<int>(send_entries()), nullptr, nullptr, 0));
-  if (!parts_.resources.send_cq) return verbs::failure("ibv_create_cq", "send queue", errno);
+  resources_.receive_cq.reset(ibv_create_cq(
+      context_.device->context(), static_cast<int>(receive_entries() + resources_.private_room),
+      nullptr, nullptr, 0));
+  if (!resources_.receive_cq) return verbs::failure("ibv_create_cq", "receive queue", errno);
+  resources_.send_cq.reset(ibv_create_cq(context_.device->context(),
+                                         static_cast<int>(send_entries()), nullptr, nullptr, 0));
+  if (!resources_.send_cq) return verbs::failure("ibv_create_cq", "send queue", errno);
   const auto make_srq = [this](verbs::Srq* srq, std::uint32_t count) -> Status {
     ibv_srq_init_attr attr{};
     attr.attr.max_wr = count;
@@ -128,8 +127,8 @@ Status Startup::create_queues() {
                             fmt::format("shared receive queue of {} entries", count), errno);
     return {};
   };
-  if (Status s = make_srq(&parts_.resources.data_srq, data_buffers); !s.ok()) return s;
-  if (Status s = make_srq(&parts_.resources.control_srq, control_buffers); !s.ok()) return s;
+  if (Status s = make_srq(&resources_.data_srq, data_buffers); !s.ok()) return s;
+  if (Status s = make_srq(&resources_.control_srq, control_buffers); !s.ok()) return s;
 
   const auto make_pool = [this](BufferPool* pool, std::uint32_t count, std::uint32_t size,
                                 std::uint32_t kept = 0) -> Status {
@@ -139,55 +138,54 @@ Status Startup::create_queues() {
     return {};
   };
   auto receives = ReceivePool::create(*context_.device, context_.first_receives(), buffer_size,
-                                      &parts_.resources.to_post);
+                                      &resources_.to_post);
   if (!receives) return receives.status();
-  parts_.resources.receive_pool = std::move(receives).value();
-  if (Status s =
-          make_pool(&parts_.resources.control_receive_pool, control_buffers, wire::kControlBuffer);
+  resources_.receive_pool = std::move(receives).value();
+  if (Status s = make_pool(&resources_.control_receive_pool, control_buffers, wire::kControlBuffer);
       !s.ok())
     return s;
-  if (Status s = make_pool(&parts_.resources.send_pool, send_buffers + kRecoveryBuffers,
-                           buffer_size, kRecoveryBuffers);
+  if (Status s = make_pool(&resources_.send_pool, send_buffers + kRecoveryBuffers, buffer_size,
+                           kRecoveryBuffers);
       !s.ok()) {
     return s;
   }
   if (Status s =
-          make_pool(&parts_.resources.control_send_pool, kControlSendBuffers, wire::kControlBuffer);
+          make_pool(&resources_.control_send_pool, kControlSendBuffers, wire::kControlBuffer);
       !s.ok())
     return s;
 
-  parts_.resources.unsignalled_data.limit = send_buffers / 4;
-  parts_.resources.unsignalled_control.limit = kControlSendBuffers / 4;
+  resources_.unsignalled_data.limit = send_buffers / 4;
+  resources_.unsignalled_control.limit = kControlSendBuffers / 4;
   for (std::uint32_t i = 0; i < control_buffers; ++i) {
-    parts_.resources.to_post_control.push_back(parts_.resources.control_receive_pool.take());
+    resources_.to_post_control.push_back(resources_.control_receive_pool.take());
   }
-  parts_.messaging.shared_receives.post_receives();
-  if (!parts_.resources.to_post.empty() || !parts_.resources.to_post_control.empty()) {
+  shared_receives_.post_receives();
+  if (!resources_.to_post.empty() || !resources_.to_post_control.empty()) {
     return {Code::system, "posting the initial receives failed; see the log"};
   }
 
-  parts_.messaging.shared_receives.begin_receives();
-  if (!context_.over_datagrams()) parts_.resources.targets.reserve(targets);
+  shared_receives_.begin_receives();
+  if (!context_.over_datagrams()) resources_.targets.reserve(targets);
   if (Status s = create_pool(Purpose::data, context_.settings.data_qps, context_.data_targets(),
-                             parts_.resources.data_srq.get());
+                             resources_.data_srq.get());
       !s.ok())
     return s;
   if (Status s = create_pool(Purpose::credit, context_.settings.credit_qps,
-                             context_.settings.credit_qps, parts_.resources.control_srq.get());
+                             context_.settings.credit_qps, resources_.control_srq.get());
       !s.ok())
     return s;
   return create_pool(Purpose::establishment, context_.settings.establishment_qps,
-                     context_.settings.establishment_qps, parts_.resources.control_srq.get());
+                     context_.settings.establishment_qps, resources_.control_srq.get());
 }
 
 Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
                             ibv_srq* srq) {
-  UnsignalledBuffers& unsignalled = purpose == Purpose::data ? parts_.resources.unsignalled_data
-                                                             : parts_.resources.unsignalled_control;
+  UnsignalledBuffers& unsignalled =
+      purpose == Purpose::data ? resources_.unsignalled_data : resources_.unsignalled_control;
   const auto add = [&](std::unique_ptr<MessageQueue> queue) {
-    parts_.resources.queues.push_back(queue.get());
-    parts_.resources.pool(purpose).push_back(std::move(queue));
-    ++parts_.resources.default_queues;
+    resources_.queues.push_back(queue.get());
+    resources_.pool(purpose).push_back(std::move(queue));
+    ++resources_.default_queues;
   };
   if (context_
           .over_datagrams()) {  // each sends and receives; the first ones are known to the peers
@@ -196,11 +194,11 @@ Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t
                                   ? context_.data_targets()
                                   : context_.data_targets() + context_.settings.credit_qps;
     for (std::size_t i = 0; i < std::max(initiators, targets); ++i) {
-      auto queue = std::make_unique<UdQueue>(
-          static_cast<std::uint32_t>(parts_.resources.queues.size()), kQueueDepth, unsignalled);
-      if (Status s = queue->create(*context_.device, parts_.resources.send_cq.get(),
-                                   parts_.resources.receive_cq.get(), srq, kQueueDepth,
-                                   context_.address.id);
+      auto queue = std::make_unique<UdQueue>(static_cast<std::uint32_t>(resources_.queues.size()),
+                                             kQueueDepth, unsignalled);
+      if (Status s =
+              queue->create(*context_.device, resources_.send_cq.get(), resources_.receive_cq.get(),
+                            srq, kQueueDepth, context_.address.id);
           !s.ok()) {
         return s;
       }
@@ -212,23 +210,22 @@ Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t
   QpTuning tuning = context_.tuning;
   tuning.max_inline = 0;  // messages over DC keep their buffers until complete, see DcInitiator
   for (std::size_t i = 0; i < initiators; ++i) {
-    auto queue = std::make_unique<DcInitiator>(
-        static_cast<std::uint32_t>(parts_.resources.queues.size()), kQueueDepth, unsignalled);
-    if (Status s =
-            queue->create(*context_.device, parts_.resources.send_cq.get(), kQueueDepth, tuning);
+    auto queue = std::make_unique<DcInitiator>(static_cast<std::uint32_t>(resources_.queues.size()),
+                                               kQueueDepth, unsignalled);
+    if (Status s = queue->create(*context_.device, resources_.send_cq.get(), kQueueDepth, tuning);
         !s.ok())
       return s;
     add(std::move(queue));
   }
   if (purpose == Purpose::data)
-    context_.placement.ask_reads(parts_.resources.pool(purpose).front()->qp());
+    context_.placement.ask_reads(resources_.pool(purpose).front()->qp());
   for (std::size_t i = 0; i < targets; ++i) {
-    DcTarget& target = parts_.resources.targets.emplace_back();
-    if (Status s = target.create(*context_.device, parts_.resources.receive_cq.get(), srq,
-                                 context_.address.id);
+    DcTarget& target = resources_.targets.emplace_back();
+    if (Status s =
+            target.create(*context_.device, resources_.receive_cq.get(), srq, context_.address.id);
         !s.ok())
       return s;
-    context_.address.set_dct_number(parts_.resources.targets.size() - 1, target.number());
+    context_.address.set_dct_number(resources_.targets.size() - 1, target.number());
     if (purpose == Purpose::data) context_.placement.ask_dc(target);
   }
   return {};
@@ -269,10 +266,10 @@ Status Startup::start() {
   context_.traits.uses_feedback = context_.settings.policy == "turnout";
   context_.traits.never_connects = context_.settings.policy == "static:ud-sendrecv";
   context_.rendezvous = rendezvous_named(context_.settings.rendezvous).value_or(Rendezvous::getcqe);
-  parts_.operations.rdma.set_posts_in_progress(context_.settings.progress_thread > 0 &&
-                                               context_.device->is_virtual() &&
-                                               !context_.device->is_simulated());
-  parts_.operations.rtr.configure(context_.settings.rtr_sentinel == "set", context_.address.id);
+  operations_.rdma.set_posts_in_progress(context_.settings.progress_thread > 0 &&
+                                         context_.device->is_virtual() &&
+                                         !context_.device->is_simulated());
+  operations_.rtr.configure(context_.settings.rtr_sentinel == "set", context_.address.id);
   context_.statistics.use(context_.simulation.statistics);
   if (context_.traits.uses_feedback) {
     limits_from_costs();
@@ -285,16 +282,16 @@ Status Startup::start() {
       !status.ok()) {
     return status;
   }
-  parts_.channels.slots.limit_connections();
+  channels_.slots.limit_connections();
   if (Status status = create_queues(); !status.ok()) return status;
-  parts_.messaging.shared_receives.begin_flow_control();
+  shared_receives_.begin_flow_control();
   std::uint64_t receive_size = context_.settings.ring_entry_size;
   if (context_.over_datagrams())
     receive_size = std::min<std::uint64_t>(receive_size, context_.device->mtu());
   context_.address.counts =
       static_cast<std::uint8_t>(context_.data_targets() | context_.settings.credit_qps << 4 |
                                 context_.settings.establishment_qps << 6);
-  context_.address.set_sizes(static_cast<std::uint32_t>(receive_size), parts_.flow.first(),
+  context_.address.set_sizes(static_cast<std::uint32_t>(receive_size), flow_.first(),
                              context_.over_datagrams());
   context_.address.seal();
   if (context_.settings.policy == "dc-rdma-od" || context_.settings.policy == "static:dc-rdma") {
@@ -308,7 +305,7 @@ Status Startup::start() {
       context_.traits.ring_threshold = context_.settings.ring_threshold;
   } else if (context_.settings.policy == "xrc-rdma-od") {
     context_.traits.first_message = ChannelKind::xrc_rdma;
-    if (Status status = parts_.channels.xrc_nodes.open_xrc(); !status.ok()) {
+    if (Status status = channels_.xrc_nodes.open_xrc(); !status.ok()) {
       return {status.code(),
               fmt::format("TURNOUT_POLICY={}: {}; use dc-rdma-od or turnout",
                           context_.settings.policy, status.text()),
@@ -318,7 +315,7 @@ Status Startup::start() {
     context_.traits.first_message = ChannelKind::rc_sr;
     context_.traits.ring_threshold = context_.settings.ring_threshold;
   }
-  parts_.registration.start_registrations();
+  registration_.start_registrations();
   context_.started = true;
   if (!context_.device->is_simulated()) {
     parts_.live_report.open(context_.address.id, context_.settings.report_job);
@@ -331,8 +328,8 @@ Status Startup::start() {
     }
   }
   const Nanoseconds now = context_.clock.now();
-  parts_.channels.selector.begin(now);
-  parts_.channels.keep_alive.begin(now);
+  channels_.selector.begin(now);
+  channels_.keep_alive.begin(now);
   TURNOUT_LOG(endpoint, info, "{} on {} ({}), policy {}, {} of {} bytes used at start",
               context_.address.to_string(), context_.device->name(), context_.device->why(),
               context_.settings.policy, context_.account.used(), context_.account.budget());
