@@ -16,8 +16,15 @@
 namespace turnout {
 
 struct Components : EndpointState {
-  Components(const Settings& settings, Clock& clock, EndpointOptions& options,
-             EndpointParts& parts);
+  Components(const Settings& settings, Clock& clock, EndpointOptions& options, EndpointParts& parts)
+      : EndpointState(settings, clock, options, parts),
+        call_time(context.simulation.processor != nullptr),
+        channels{*this, messaging, operations,
+                 options.background      ? std::move(options.background)
+                 : settings.setup_thread ? make_background_thread()
+                                         : make_foreground()} {
+    resources.shutting_down.reserve(kPollBatch);
+  }
 
   CallTime call_time;
   LiveReport live_report;

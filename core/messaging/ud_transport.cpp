@@ -219,8 +219,7 @@ void UdTransport::list_ud(Peer& peer, Nanoseconds at) {
 void UdTransport::service_ud_timers(Nanoseconds now) {
   next_ud_timer_ = INT64_MAX;
   Nanoseconds next = INT64_MAX;
-  for (std::size_t i = 0; i < ud_pending_.size();) {
-    Peer& peer = *ud_pending_[i];
+  remove_done(ud_pending_, [&](Peer& peer) {
     UdReliability& link = *peer.link;
     if (!peer.lost && link.owes_ack && link.ack_at <= now) send_ack(peer);
     if (!peer.lost && link.due != 0 && link.due <= now) on_ud_timeout(peer, now);
@@ -228,15 +227,13 @@ void UdTransport::service_ud_timers(Nanoseconds now) {
         link.control_sent < std::min(link.control.size(), UdReliability::kControlWindow);
     if (peer.lost || (link.due == 0 && !link.owes_ack && !blocked)) {
       link.listed = false;
-      ud_pending_[i] = ud_pending_.back();
-      ud_pending_.pop_back();
-      continue;
+      return true;
     }
     if (link.due != 0) next = std::min(next, link.due);
     if (link.owes_ack) next = std::min(next, link.ack_at);
     if (blocked) next = std::min(next, now + kSoon);
-    ++i;
-  }
+    return false;
+  });
   next_ud_timer_ = std::min(next_ud_timer_, next);
 }
 

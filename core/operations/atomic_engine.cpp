@@ -312,19 +312,15 @@ void AtomicEngine::send_answers(Peer& peer) {
 
 bool AtomicEngine::pump_answers() {
   bool moved = false;
-  for (std::size_t i = 0; i < answering_.size();) {
-    Peer& peer = *answering_[i];
-    const std::uint32_t before = peer.state->atomics->unsent;
+  remove_done(answering_, [&](Peer& peer) {
+    PeerAtomics& atomics = *peer.state->atomics;
+    const std::uint32_t before = atomics.unsent;
     if (!peer.lost) send_answers(peer);
-    moved = moved || peer.state->atomics->unsent != before;
-    if (peer.lost || peer.state->atomics->unsent == 0) {
-      peer.state->atomics->listed = false;
-      answering_[i] = answering_.back();
-      answering_.pop_back();
-    } else {
-      ++i;
-    }
-  }
+    moved = moved || atomics.unsent != before;
+    const bool done = peer.lost || atomics.unsent == 0;
+    if (done) atomics.listed = false;
+    return done;
+  });
   return moved;
 }
 

@@ -231,8 +231,7 @@ void PutEngine::on_rtr_cancel(Peer& peer, std::uint64_t number) {
 // In the stream, so that it arrives after the writes and put completions.
 bool PutEngine::pump_rtr_cancels() {
   bool moved = false;
-  for (std::size_t i = 0; i < rtr_cancels_.size();) {
-    Peer& peer = *rtr_cancels_[i];
+  remove_done(rtr_cancels_, [&](Peer& peer) {
     while (!peer.lost && !peer.state->tx.rtrs->cancelled.empty() && records_.sends.ready()) {
       SendOperation& answer = *records_.sends.take();
       answer.peer = &peer;
@@ -243,13 +242,8 @@ bool PutEngine::pump_rtr_cancels() {
         backlog_.enqueue(answer);
       moved = true;
     }
-    if (peer.lost || peer.state->tx.rtrs->cancelled.empty()) {
-      rtr_cancels_[i] = rtr_cancels_.back();
-      rtr_cancels_.pop_back();
-    } else {
-      ++i;
-    }
-  }
+    return peer.lost || peer.state->tx.rtrs->cancelled.empty();
+  });
   return moved;
 }
 

@@ -386,22 +386,17 @@ bool ReceiveEngine::pump_stalled() {
     unexpected_.pending_wireups().erase(unexpected_.pending_wireups().begin());
     on_data(pending.buffer, pending.length);
   }
-  for (std::size_t i = 0; i < unexpected_.stalled().size();) {
-    Peer& peer = *unexpected_.stalled()[i];
+  remove_done(unexpected_.stalled(), [&](Peer& peer) {
     if (!peer.lost && !peer.state->rx.reorder_buffer.empty()) {
       const std::uint32_t before = peer.rx.sequence;
       drain_reorder_buffer(peer);
       moved |= before != peer.rx.sequence;
       if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
     }
-    if (peer.lost || !peer.rx.stalled) {
-      peer.rx.stall_listed = false;
-      unexpected_.stalled()[i] = unexpected_.stalled().back();
-      unexpected_.stalled().pop_back();
-    } else {
-      ++i;
-    }
-  }
+    const bool done = peer.lost || !peer.rx.stalled;
+    if (done) peer.rx.stall_listed = false;
+    return done;
+  });
   return moved;
 }
 

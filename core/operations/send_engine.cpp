@@ -205,17 +205,11 @@ bool SendEngine::pump_backlog(Peer& peer) {
 
 bool SendEngine::pump_backlogs() {
   bool moved = false;
-  for (std::size_t i = 0; i < backlog_.backlogged().size();) {
-    Peer& peer = *backlog_.backlogged()[i];
+  remove_done(backlog_.backlogged(), [&](Peer& peer) {
     if (!defers(peer)) moved |= pump_backlog(peer);
-    if (peer.state->tx.backlog.empty()) {
-      peer.backlogged = false;
-      backlog_.backlogged()[i] = backlog_.backlogged().back();
-      backlog_.backlogged().pop_back();
-    } else {
-      ++i;
-    }
-  }
+    if (peer.state->tx.backlog.empty()) peer.backlogged = false;
+    return !peer.backlogged;
+  });
   return moved;
 }
 
