@@ -186,16 +186,12 @@ bool ChannelNegotiator::excludes(const Peer& peer, ChannelKind to) noexcept {
 void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool over_dc = to == ChannelKind::dc_rdma;
-  if (peer.tx.state == SendState::flushing) {
-    refuse(peer, message.request, wire::Refusal::busy);
-    return;
-  }
+  if (peer.tx.state == SendState::flushing)
+    return refuse(peer, message.request, wire::Refusal::busy);
   // Otherwise messages over the default transport could consume every receive when the connection
   // fails, and the resent messages would find none.
-  if (to == context_.default_channel && sends_over_rc(peer)) {
-    switch_after_flush(peer, to, message.request);
-    return;
-  }
+  if (to == context_.default_channel && sends_over_rc(peer))
+    return switch_after_flush(peer, to, message.request);
   // Switching back needs no resources.
   const bool from_ring_over_rc = peer.tx.kind == ChannelKind::rc_rdma;
   const bool has_private = peer.state->tx.private_queue.request != 0;
@@ -226,10 +222,8 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
   }
   const bool has_ring = peer.tx.kind == ChannelKind::dc_rdma;
   const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.tx.kind);
-  if (peer.connection->eviction.disconnecting && over_rc(to)) {
-    refuse(peer, message.request, wire::Refusal::disconnecting);
-    return;
-  }
+  if (peer.connection->eviction.disconnecting && over_rc(to))
+    return refuse(peer, message.request, wire::Refusal::disconnecting);
   const bool from_xrc =
       over_xrc(peer.tx.kind) || (peer.connection->xrc && peer.connection->xrc->link != nullptr);
   if (context_.closing || peer.tx.state != SendState::steady || (peer.tx.uses_rc && !adds_ring) ||
@@ -237,14 +231,9 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
     refuse(peer, message.request, wire::Refusal::busy);
     return;
   }
-  if (excludes(peer, to)) {
-    refuse(peer, message.request, wire::Refusal::other);
-    return;
-  }
-  if (over_xrc(to) && !xrc_nodes_.has_xrc()) {
-    refuse(peer, message.request, wire::Refusal::device);
-    return;
-  }
+  if (excludes(peer, to)) return refuse(peer, message.request, wire::Refusal::other);
+  if (over_xrc(to) && !xrc_nodes_.has_xrc())
+    return refuse(peer, message.request, wire::Refusal::device);
   if (!has_ring && over_ring(to)) {
     peer.change.make().answer.ring = RingSender{message.ring_address,
                                                 message.ring_rkey,
@@ -264,10 +253,7 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
   peer.change.make().answer.request = message.request;
   peer.change.make().answer.fallback = static_cast<ChannelKind>(message.fallback);
   peer.change.make().answer.private_credits = message.credits;
-  if (over_xrc(to)) {
-    xrc_nodes_.take_xrc_request(peer, message.qp_id);
-    return;
-  }
+  if (over_xrc(to)) return xrc_nodes_.take_xrc_request(peer, message.qp_id);
   if (!eviction_.active() || slots_.may_have_slot(peer, false) ||
       !slots_.park(peer, message.qp_id)) {
     take_request(peer, message.qp_id);
@@ -276,10 +262,8 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
 
 // For the request answered last, with its QP id.
 void ChannelNegotiator::take_request(Peer& peer, std::uint32_t qp_id) {
-  if (!peer.connection->has_rc() && rc_.active_rc() >= context_.settings.max_active_rc) {
-    answer_refusal(peer, wire::Refusal::limit);
-    return;
-  }
+  if (!peer.connection->has_rc() && rc_.active_rc() >= context_.settings.max_active_rc)
+    return answer_refusal(peer, wire::Refusal::limit);
   peer.connect().remote_qp_id = qp_id;
   if (Status status = rc_.want_rc(peer); !status.ok()) {
     peer.connect().remote_qp_id = 0;
@@ -327,10 +311,7 @@ void ChannelNegotiator::on_accept(Peer& peer, const wire::ControlMessage& messag
                 peer.address.to_string(), message.request, qp_number_of(message.qp_id));
     return;
   }
-  if (over_xrc(peer.change->wanted)) {
-    xrc_nodes_.on_xrc_accept(peer, message);
-    return;
-  }
+  if (over_xrc(peer.change->wanted)) return xrc_nodes_.on_xrc_accept(peer, message);
   peer.rx.state = ReceiveState::connecting;
   peer.connect().remote_qp_id = message.qp_id;
   advance_rc(peer);
@@ -347,10 +328,7 @@ void ChannelNegotiator::send_ready(Peer& peer) {
 void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message) {
   if (peer.tx.state != SendState::accepted || message.request != peer.change->answer.request)
     return;
-  if (over_xrc(peer.change->answer.kind)) {
-    xrc_nodes_.on_xrc_ready(peer, message);
-    return;
-  }
+  if (over_xrc(peer.change->answer.kind)) return xrc_nodes_.on_xrc_ready(peer, message);
   peer.tx.state = SendState::steady;
   peer.tx.uses_rc = true;
   if (peer.change->answer.private_credits > 0) {
@@ -358,14 +336,10 @@ void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message
     peer.state.make().tx.private_queue.request = message.request;
   }
   // Each has its own receives: no need to wait for messages in flight.
-  if (peer.change->answer.kind == ChannelKind::rc_sr) {
-    switch_sending(peer, ChannelKind::rc_sr, message.request);
-    return;
-  }
-  if (peer.change->answer.kind == ChannelKind::rc_srq) {
-    switch_after_flush(peer, ChannelKind::rc_srq, message.request);
-    return;
-  }
+  if (peer.change->answer.kind == ChannelKind::rc_sr)
+    return switch_sending(peer, ChannelKind::rc_sr, message.request);
+  if (peer.change->answer.kind == ChannelKind::rc_srq)
+    return switch_after_flush(peer, ChannelKind::rc_srq, message.request);
   if (peer.tx.kind != ChannelKind::dc_rdma) peer.state.make().tx.ring = peer.change->answer.ring;
   switch_sending(peer, ChannelKind::rc_rdma, message.request);
 }

@@ -220,10 +220,8 @@ void ChannelSelector::change_channel(Peer& peer, ChannelKind to, ChannelKind fal
   peer.change.make().decision = context_.decisions.add(std::move(decision));
   peer.change.make().predicted_gain = gain;
   peer.change.make().reason = reason;
-  if (to == context_.default_channel || ring_over_connection(peer.rx.kind)) {
-    negotiator_.request_switch_back(peer, to);
-    return;
-  }
+  if (to == context_.default_channel || ring_over_connection(peer.rx.kind))
+    return negotiator_.request_switch_back(peer, to);
   if (Status status = negotiator_.request_channel(peer, to, fallback); !status.ok())
     request_failed(peer, status);
 }

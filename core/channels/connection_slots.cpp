@@ -79,10 +79,7 @@ bool ConnectionSlots::park(Peer& peer, std::uint32_t qp_id) {
 
 // Serves the first of the queue when a slot is free, or refuses it after the timeout.
 void ConnectionSlots::serve_slot_waiters() {
-  if (!eviction_.has_waiting() || context_.closing) {
-    eviction_.no_service();
-    return;
-  }
+  if (!eviction_.has_waiting() || context_.closing) return eviction_.no_service();
   const Nanoseconds now = context_.clock.now();
   while (PeerEviction* const first = eviction_.first_waiting()) {
     Peer& peer = peer_table_.peers()[first->peer];

@@ -113,10 +113,7 @@ void RcPool::connect_with(RcJob* job, const Peer& peer, std::uint32_t qp_id) {
 
 // Returns it to the pool if it can be RESET and the pool has room.
 void RcPool::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at) {
-  if (queue->qp() == nullptr) {
-    forget_rc(std::move(queue));
-    return;
-  }
+  if (queue->qp() == nullptr) return forget_rc(std::move(queue));
   auto job = job_of(nullptr, std::move(queue));
   job->chosen_at = chosen_at;
   const bool room = resources_.rc_pool.size() + resetting_rc_ < context_.settings.rc_pool;

@@ -104,10 +104,7 @@ XrcConnection* XrcConnections::xrc_connection_to(const Address& address, Status*
 
 // On J1; `srq`: its number.
 void XrcConnections::take_xrc_request(Peer& peer, std::uint32_t srq) {
-  if (!make_xrc(peer)) {
-    events_.answer_refusal(peer, wire::Refusal::budget);
-    return;
-  }
+  if (!make_xrc(peer)) return events_.answer_refusal(peer, wire::Refusal::budget);
   Status status;
   XrcConnection* const link = xrc_connection_to(peer.address.whole(), &status);
   if (link == nullptr) {
@@ -125,10 +122,7 @@ void XrcConnections::take_xrc_request(Peer& peer, std::uint32_t srq) {
 
 // Takes the next step that its state allows. May destroy an unused link.
 void XrcConnections::advance_xrc_connection(XrcConnection& link) {
-  if (link.users.empty()) {
-    discard_xrc_connection(link);
-    return;
-  }
+  if (link.users.empty()) return discard_xrc_connection(link);
   if (link.job != nullptr) return;
   const std::vector<Peer*> users = link.users;
   const NodeKey node = link.node;
@@ -290,10 +284,7 @@ void XrcConnections::discard_xrc_connection(XrcConnection& link) {
 }
 
 void XrcConnections::destroy_initiator(std::unique_ptr<RcQueue> queue) {
-  if (queue->qp() == nullptr) {
-    rc_.forget_rc(std::move(queue));
-    return;
-  }
+  if (queue->qp() == nullptr) return rc_.forget_rc(std::move(queue));
   auto job = std::make_unique<RcJob>(nullptr);
   job->queue = std::move(queue);
   job->after = RcJob::After::nothing;
@@ -327,10 +318,7 @@ void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& messa
       status = {Code::over_budget, "no memory within the budget for an XRC target"};
     }
   }
-  if (!status.ok()) {
-    events_.target_failed(peer, status);
-    return;
-  }
+  if (!status.ok()) return events_.target_failed(peer, status);
   auto job = std::make_unique<XrcTargetJob>(
       &peer, named == 0 ? XrcTargetJob::Step::make : XrcTargetJob::Step::open);
   job->initiator = {message.qp_id, peer.address.port->lid, peer.address.port->gid};

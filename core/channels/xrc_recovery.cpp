@@ -82,10 +82,7 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
     xrc.job->peer = nullptr;
     xrc.job = nullptr;
   }
-  if (!xrc.target) {
-    send_xrc_replay(peer);
-    return;
-  }
+  if (!xrc.target) return send_xrc_replay(peer);
   auto job = std::make_unique<XrcTargetJob>(&peer, XrcTargetJob::Step::fail);
   job->target = std::move(xrc.target);
   xrc_nodes_.start_target_job(std::move(job));

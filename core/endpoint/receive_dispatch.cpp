@@ -103,72 +103,51 @@ void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& mes
       peer.remote_index = message.own_index;
       break;
     case wire::Control::fin:
-      operations_.send_engine.on_fin(message, peer);
-      break;
+      return operations_.send_engine.on_fin(message, peer);
     case wire::Control::shutdown:
       peer.shut_down = true;
       note_last(peer, message);
       break;
     case wire::Control::request:
-      channels_.negotiator.on_request(peer, message);
-      break;
+      return channels_.negotiator.on_request(peer, message);
     case wire::Control::accept:
-      channels_.negotiator.on_accept(peer, message);
-      break;
+      return channels_.negotiator.on_accept(peer, message);
     case wire::Control::ready:
-      channels_.negotiator.on_ready(peer, message);
-      break;
+      return channels_.negotiator.on_ready(peer, message);
     case wire::Control::switched:
-      channels_.negotiator.on_switched(peer, message);
-      break;
+      return channels_.negotiator.on_switched(peer, message);
     case wire::Control::refuse:
-      channels_.negotiator.on_refuse(peer, message);
-      break;
+      return channels_.negotiator.on_refuse(peer, message);
     case wire::Control::feedback:
-      channels_.selector.on_feedback(peer, message);
-      break;
+      return channels_.selector.on_feedback(peer, message);
     case wire::Control::closed:
-      channels_.negotiator.on_closed(peer);
-      break;
+      return channels_.negotiator.on_closed(peer);
     case wire::Control::disconnect:
-      channels_.slots.on_disconnect(peer, message);
-      break;
+      return channels_.slots.on_disconnect(peer, message);
     case wire::Control::error:
-      channels_.recovery.on_error(peer, message);
-      break;
+      return channels_.recovery.on_error(peer, message);
     case wire::Control::replay:
-      channels_.recovery.on_replay(peer, message);
-      break;
+      return channels_.recovery.on_replay(peer, message);
     case wire::Control::resumed:
-      channels_.recovery.on_resumed(peer, message);
-      break;
+      return channels_.recovery.on_resumed(peer, message);
     case wire::Control::xrc_error:
-      channels_.xrc_recovery.on_xrc_error(peer, message);
-      break;
+      return channels_.xrc_recovery.on_xrc_error(peer, message);
     case wire::Control::xrc_replay:
-      channels_.xrc_recovery.on_xrc_replay(peer, message);
-      break;
+      return channels_.xrc_recovery.on_xrc_replay(peer, message);
     case wire::Control::xrc_resumed:
-      channels_.xrc_recovery.on_xrc_resumed(peer, message);
-      break;
+      return channels_.xrc_recovery.on_xrc_resumed(peer, message);
     case wire::Control::fragment_request:
-      operations_.fragments.on_fragment_request(peer, message);
-      break;
+      return operations_.fragments.on_fragment_request(peer, message);
     case wire::Control::cts:
-      operations_.rput.on_cts(peer, message, detail);
-      break;
+      return operations_.rput.on_cts(peer, message, detail);
     case wire::Control::written:
-      operations_.rput.on_written(peer, message);
-      break;
+      return operations_.rput.on_written(peer, message);
     case wire::Control::rtr:
-      operations_.put.on_rtr(peer, detail);
-      break;
+      return operations_.put.on_rtr(peer, detail);
     case wire::Control::rtr_cancel:
-      operations_.put.on_rtr_cancel(peer, message.operation);
-      break;
+      return operations_.put.on_rtr_cancel(peer, message.operation);
     case wire::Control::reject:
-      channels_.rejection.on_rejection(peer, message);
-      break;
+      return channels_.rejection.on_rejection(peer, message);
   }
 }
 
@@ -229,10 +208,7 @@ void ReceiveDispatch::on_control_datagram(const std::byte* bytes, std::uint32_t 
   peer->heard_since_tick = true;
   take_ud_header(*peer, datagram);
   if (peer->lost || datagram.kind == wire::DatagramKind::ack) return;
-  if (datagram.kind == wire::DatagramKind::probe) {
-    ud_.owe_ack(*peer, true);
-    return;
-  }
+  if (datagram.kind == wire::DatagramKind::probe) return ud_.owe_ack(*peer, true);
   wire::ControlMessage message;
   wire::Detail detail;  // types with a detail are not sent over UD
   if (Status status = wire::parse_control(bytes, length, &message, &detail); !status.ok()) {

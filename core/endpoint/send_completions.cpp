@@ -18,10 +18,7 @@ void SendCompletions::on_send_completion(const ibv_wc& wc) {
   SendQueue* const queue = id < resources_.queues.size() ? resources_.queues[id] : nullptr;
   if (queue == nullptr || !queue->current(wc.wr_id))
     return;  // of an earlier connection of the queue pair
-  if (id >= resources_.default_queues) {
-    on_rc_completion(static_cast<RcQueue&>(*queue), wc);
-    return;
-  }
+  if (id >= resources_.default_queues) return on_rc_completion(static_cast<RcQueue&>(*queue), wc);
   if (wc.status == IBV_WC_SUCCESS) {
     queue->retire(wc.wr_id, true, [this](const SendRecord& record) { retire(record); });
     return;

@@ -24,10 +24,7 @@ void ControlPlane::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
       events_.post_private_control(peer, message, detail)) [[unlikely]] {
     return;
   }
-  if (peer.link) {
-    ud_.send_control_over_ud(peer, purpose, message);
-    return;
-  }
+  if (peer.link) return ud_.send_control_over_ud(peer, purpose, message);
   PendingControl pending{peer.id, purpose, message, {}};
   if (detail != nullptr) pending.detail = *detail;
   // Establishment messages of a pair are ordered: none overtakes a queued one.

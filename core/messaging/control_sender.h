@@ -27,8 +27,6 @@ class ControlSender : Component {
                                   const ControlBytes& bytes, Status* status);
   // To the peer's queue pair for that purpose.
   [[nodiscard]] bool post_control(Peer& peer, bool credit, const ControlBytes& bytes);
-
- private:
 };
 
 }  // namespace turnout

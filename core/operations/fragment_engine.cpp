@@ -16,10 +16,7 @@ namespace turnout {
 // At the receiver.
 void FragmentEngine::request_fragments(Transfer& transfer, const wire::Rts& rts) {
   Peer& peer = *transfer.peer;
-  if (transfer.total == 0) {
-    rdma_.end_transfer(transfer);
-    return;
-  }
+  if (transfer.total == 0) return rdma_.end_transfer(transfer);
   transfer.incoming.expected = rts.total;
   transfer.incoming.id = incoming_.add(&transfer);
   ++peer.rx.incoming_large;

@@ -284,14 +284,9 @@ void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const 
       rts.has_rtr != 0
           ? fragments_.incoming().find(rts.rtr)->incoming.receive  // see put_completed()
           : records_.matcher.find_posted(peer.id, tagged, header.tag);
-  if (receive == nullptr && context_.closing) {
-    posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-    return;
-  }
-  if (receive == nullptr) {
-    unexpected_.keep_unexpected(peer, header, arrival);
-    return;
-  }
+  if (receive == nullptr && context_.closing)
+    return posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+  if (receive == nullptr) return unexpected_.keep_unexpected(peer, header, arrival);
   if (rts.has_rtr != 0) {
     // A late write of the failed queue pair must not reach the next message's buffer.
     for (Registration& region : receive->rtr->regions) region.discard();

@@ -196,10 +196,8 @@ void RtrEngine::end_rtr_recv(Transfer& transfer, const Completion& completion,
 void RtrEngine::on_put_completion(Peer& peer, const wire::Header& header,
                                   const std::byte* payload) {
   wire::PutCompletion message;
-  if (Status status = wire::parse_put_completion(payload, header.length, &message); !status.ok()) {
-    events_.lose_peer(peer, status);
-    return;
-  }
+  if (Status status = wire::parse_put_completion(payload, header.length, &message); !status.ok())
+    return events_.lose_peer(peer, status);
   Transfer* const transfer =
       fragments_.find_incoming(peer, message.transfer, Transfer::Kind::rtr_recv);
   if (transfer == nullptr || message.length > transfer->total) {

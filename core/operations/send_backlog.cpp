@@ -59,10 +59,8 @@ void SendBacklog::list_backlog(Peer& peer) {
 }
 
 void SendBacklog::end_send(SendOperation& operation, Status status) {
-  if (wire::is_request(operation.type)) {
-    events_.end_atomic(static_cast<AtomicOperation&>(operation), std::move(status));
-    return;
-  }
+  if (wire::is_request(operation.type))
+    return events_.end_atomic(static_cast<AtomicOperation&>(operation), std::move(status));
   forget_awaiting(operation);
   if (operation.fragment_transfer != 0) fragmented_.remove(&operation);
   const bool failed = !status.ok();
