@@ -198,8 +198,7 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
   const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_private);
   if (to == context_.default_channel || (over_dc && ring_over_connection(peer.tx.kind)) ||
       (keeps_rc && from_ring_over_rc)) {
-    switch_sending(peer, to, message.request);
-    return;
+    return switch_sending(peer, to, message.request);
   }
   const std::uint32_t entry_size = message.entry_units * Address::kSizeUnit;
   const bool bad_ring =
@@ -228,8 +227,7 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
       over_xrc(peer.tx.kind) || (peer.connection->xrc && peer.connection->xrc->link != nullptr);
   if (context_.closing || peer.tx.state != SendState::steady || (peer.tx.uses_rc && !adds_ring) ||
       from_ring_over_rc || from_xrc || (has_ring && !ring_over_connection(to))) {
-    refuse(peer, message.request, wire::Refusal::busy);
-    return;
+    return refuse(peer, message.request, wire::Refusal::busy);
   }
   if (excludes(peer, to)) return refuse(peer, message.request, wire::Refusal::other);
   if (over_xrc(to) && !xrc_nodes_.has_xrc())

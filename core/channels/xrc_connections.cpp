@@ -295,17 +295,15 @@ void XrcConnections::destroy_initiator(std::unique_ptr<RcQueue> queue) {
 // At the receiver, on J2.
 void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& message) {
   if (message.operation > 0xffffff) {
-    events_.protocol_error(peer,
-                           fmt::format("accept: invalid target number {}", message.operation));
-    return;
+    return events_.protocol_error(
+        peer, fmt::format("accept: invalid target number {}", message.operation));
   }
   const auto named = static_cast<std::uint32_t>(message.operation);
   peer.rx.state = ReceiveState::connecting;
   Status status;
   if (!make_xrc(peer)) {
-    events_.target_failed(peer,
-                          {Code::over_budget, "no memory within the budget for an XRC target"});
-    return;
+    return events_.target_failed(
+        peer, {Code::over_budget, "no memory within the budget for an XRC target"});
   }
   PeerXrc& xrc = *peer.connection->xrc;
   if (xrc.target || xrc.job != nullptr) {

@@ -100,11 +100,10 @@ void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const s
   }
   if (header.data != transfer->posted ||
       header.length > transfer->incoming.expected - transfer->posted) {
-    events_.protocol_error(
+    return events_.protocol_error(
         peer,
         fmt::format("fragment of {} bytes at offset {}, with {} of {} bytes received",
                     header.length, header.data, transfer->posted, transfer->incoming.expected));
-    return;
   }
   if (transfer->posted < transfer->total) {
     const std::size_t n = std::min<std::size_t>(header.length, transfer->total - transfer->posted);

@@ -218,9 +218,8 @@ void PutEngine::on_rtr_cancel(Peer& peer, std::uint64_t number) {
     peer.state.make().tx.rtrs = std::make_unique<PeerRtrs>();
   }
   if (peer.state->tx.rtrs->cancelled.size() == kMostCancels) {
-    events_.protocol_error(
+    return events_.protocol_error(
         peer, fmt::format("cancels more than {} RTRs without waiting for an answer", kMostCancels));
-    return;
   }
   std::erase_if(peer.state->tx.rtrs->open,
                 [number](const Rtr& rtr) { return rtr.detail.transfer == number; });

@@ -43,9 +43,8 @@ void RputEngine::on_cts(Peer& peer, const wire::ControlMessage& message,
     return;
   }
   if (detail.length > operation->iov.total) {
-    events_.protocol_error(peer, fmt::format("CTS for {} bytes of a message of {}", detail.length,
-                                             operation->iov.total));
-    return;
+    return events_.protocol_error(peer, fmt::format("CTS for {} bytes of a message of {}",
+                                                    detail.length, operation->iov.total));
   }
   operation->grant = {detail.address, detail.length, detail.transfer, detail.rkey};
   if (rput_sends_.empty() && records_.transfers.ready()) {

@@ -201,10 +201,9 @@ void RtrEngine::on_put_completion(Peer& peer, const wire::Header& header,
   Transfer* const transfer =
       fragments_.find_incoming(peer, message.transfer, Transfer::Kind::rtr_recv);
   if (transfer == nullptr || message.length > transfer->total) {
-    events_.protocol_error(
+    return events_.protocol_error(
         peer, fmt::format("put completion for {} bytes of RTR {:#x}, which is not open",
                           message.length, message.transfer));
-    return;
   }
   restore_last_byte(*transfer);
   if (message.length > 0) {
