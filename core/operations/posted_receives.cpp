@@ -6,14 +6,12 @@ namespace turnout {
 
 Completion PostedReceives::completion_of(const wire::Header& header, PeerId peer,
                                          std::size_t length) const {
-  Completion completion{.length = length,
-                        .tag = header.tag,
-                        .data = header.data,
-                        .flags = kRecv |
-                                 ((header.flags & wire::kTagged) != 0 ? kTagged : kMessage) |
-                                 ((header.flags & wire::kRemoteData) != 0 ? kRemoteData : 0u),
-                        .source = peer};
-  return completion;
+  return {.length = length,
+          .tag = header.tag,
+          .data = header.data,
+          .flags = kRecv | ((header.flags & wire::kTagged) != 0 ? kTagged : kMessage) |
+                   ((header.flags & wire::kRemoteData) != 0 ? kRemoteData : 0u),
+          .source = peer};
 }
 
 void PostedReceives::give_ring_credits(Peer& peer, std::uint32_t count) {

@@ -251,16 +251,15 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
       deliver_large(peer, header, *rts, arrival);
       if (peer.lost) return;
       break;
-    case wire::Type::rma_data: {
-      Completion completion{.context = context_.remote_write_report.context};
-      completion.length = header.tag;  // bytes written, see on_transfer_done
-      completion.data = header.data;
-      completion.flags = kRemoteWrite | kRemoteData;
-      completion.source = peer.id;
-      context_.finish(context_.remote_write_report, completion);
+    case wire::Type::rma_data:  // its tag: bytes written, see on_transfer_done
+      context_.finish(context_.remote_write_report,
+                      {.context = context_.remote_write_report.context,
+                       .length = header.tag,
+                       .data = header.data,
+                       .flags = kRemoteWrite | kRemoteData,
+                       .source = peer.id});
       posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
-    }
     case wire::Type::fragment:
     case wire::Type::wireup:
     case wire::Type::put_completion:
