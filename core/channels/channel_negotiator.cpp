@@ -144,12 +144,11 @@ void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t
     PrivateSender& sender = peer.state.make().tx.private_queue;
     sender.request = sender.credits = 0;
   }
-  wire::ControlMessage answer{.type = wire::Control::switched,
-                              .kind = static_cast<std::uint8_t>(to),
-                              .refusal = refusal,
-                              .request = request};
-  report_last(peer, &answer);
-  control_.send_control(peer, Purpose::establishment, answer);
+  control_.send_control(peer, Purpose::establishment,
+                        with_last(peer, {.type = wire::Control::switched,
+                                         .kind = static_cast<std::uint8_t>(to),
+                                         .refusal = refusal,
+                                         .request = request}));
 }
 
 // Delays J4: sends nothing to this peer until its earlier messages have consumed receives.

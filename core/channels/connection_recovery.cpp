@@ -252,10 +252,9 @@ bool ConnectionRecovery::go_on_recovering(Peer& peer) {
   if (!send_lost(peer, recovery, &moved)) return moved;
   recovery.sent = true;
   peer.tx.state = SendState::steady;
-  wire::ControlMessage message{.type = wire::Control::resumed,
-                               .kind = static_cast<std::uint8_t>(peer.tx.kind)};
-  report_last(peer, &message);
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        with_last(peer, {.type = wire::Control::resumed,
+                                         .kind = static_cast<std::uint8_t>(peer.tx.kind)}));
   if (!peer.lost && recovery.heard) end_recovery(peer);
   return true;
 }

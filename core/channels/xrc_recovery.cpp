@@ -128,10 +128,9 @@ bool XrcRecovery::replay_xrc(Peer& peer) {
   XrcConnections::drop_if_idle(peer);
   std::erase(xrc_nodes_.xrc_lost(), &peer);
   peer.tx.state = SendState::steady;
-  wire::ControlMessage message{.type = wire::Control::xrc_resumed,
-                               .kind = static_cast<std::uint8_t>(peer.tx.kind)};
-  report_last(peer, &message);
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        with_last(peer, {.type = wire::Control::xrc_resumed,
+                                         .kind = static_cast<std::uint8_t>(peer.tx.kind)}));
   return true;
 }
 

@@ -137,9 +137,8 @@ void Shutdown::send_shutdowns() {
     if (peer.self || (peer.remote_index == wire::kUnknownIndex && peer.tx.sequence == 0)) {
       continue;
     }
-    wire::ControlMessage message{.type = wire::Control::shutdown};
-    report_last(peer, &message);
-    control_.send_control(peer, Purpose::credit, message);
+    control_.send_control(peer, Purpose::credit,
+                          with_last(peer, {.type = wire::Control::shutdown}));
   }
 }
 
