@@ -4,43 +4,45 @@
 namespace turnout {
 
 bool ProgressLoop::progress_now() {
+  Messaging& messaging = parts_.messaging;
+  Operations& operations = parts_.operations;
+  Channels& channels = parts_.channels;
+  PolledRings& rings = parts_.rings;
   bool moved;
   context_.in_progress = true;
   if (context_.receive_cost.due(context_.delivered)) [[unlikely]] {
-    moved = operations_.receive_engine.poll_measured();
+    moved = operations.receive_engine.poll_measured();
   } else {
     moved = receive_dispatch_.poll_receive_queue();
-    if (!rings_.speaking().empty())
-      moved |= operations_.receive_engine.poll_rings(rings_.speaking());
+    if (!rings.speaking().empty()) moved |= operations.receive_engine.poll_rings(rings.speaking());
   }
   moved |= send_completions_.poll_send_queue();
-  const bool due = rings_.silent_due(moved) || context_.closing;
-  if (!rings_.silent().empty())  // if not due, poll again: a message may have arrived
-    moved |= !due || operations_.receive_engine.poll_rings(rings_.silent());
-  if (!control_.pending_control().empty()) moved |= control_.pump_control();
-  if (ud_.ud_blocked()) moved |= ud_.pump_ud_blocked();
-  if (operations_.put.deferred_until() != INT64_MAX) operations_.send_engine.release_overdue();
-  if (!channels_.recovery.recovering().empty()) moved |= channels_.recovery.pump_recovering();
-  if (!channels_.xrc_nodes.xrc_lost().empty()) moved |= channels_.xrc_recovery.pump_xrc_lost();
-  if (!operations_.atomic_engine.answering().empty())
-    moved |= operations_.atomic_engine.pump_answers();
-  if (!operations_.backlog.backlogged().empty()) moved |= operations_.send_engine.pump_backlogs();
-  if (!operations_.backlog.fragmented().empty()) moved |= operations_.fragments.pump_fragments();
-  if (!operations_.rdma.polled().empty()) moved |= operations_.rtr.poll_last_bytes();
-  if (!operations_.rput.rput_sends().empty()) moved |= operations_.rput.pump_rput_sends();
-  if (!operations_.put.rtr_cancels().empty()) moved |= operations_.put.pump_rtr_cancels();
-  if (!operations_.rdma.active_transfers().empty()) moved |= operations_.rdma.pump_transfers();
-  if (!operations_.unexpected.waiting().empty()) moved |= operations_.unexpected.pump_waiting();
-  if (channels_.rc.jobs() > 0) moved |= channels_.negotiator.pump_jobs();
-  if (!operations_.unexpected.stalled().empty() ||
-      !operations_.unexpected.pending_wireups().empty())
-    moved |= operations_.receive_engine.pump_stalled();
+  const bool due = rings.silent_due(moved) || context_.closing;
+  if (!rings.silent().empty())  // if not due, poll again: a message may have arrived
+    moved |= !due || operations.receive_engine.poll_rings(rings.silent());
+  if (!messaging.control.pending_control().empty()) moved |= messaging.control.pump_control();
+  if (messaging.ud.ud_blocked()) moved |= messaging.ud.pump_ud_blocked();
+  if (operations.put.deferred_until() != INT64_MAX) operations.send_engine.release_overdue();
+  if (!channels.recovery.recovering().empty()) moved |= channels.recovery.pump_recovering();
+  if (!channels.xrc_nodes.xrc_lost().empty()) moved |= channels.xrc_recovery.pump_xrc_lost();
+  if (!operations.atomic_engine.answering().empty())
+    moved |= operations.atomic_engine.pump_answers();
+  if (!operations.backlog.backlogged().empty()) moved |= operations.send_engine.pump_backlogs();
+  if (!operations.backlog.fragmented().empty()) moved |= operations.fragments.pump_fragments();
+  if (!operations.rdma.polled().empty()) moved |= operations.rtr.poll_last_bytes();
+  if (!operations.rput.rput_sends().empty()) moved |= operations.rput.pump_rput_sends();
+  if (!operations.put.rtr_cancels().empty()) moved |= operations.put.pump_rtr_cancels();
+  if (!operations.rdma.active_transfers().empty()) moved |= operations.rdma.pump_transfers();
+  if (!operations.unexpected.waiting().empty()) moved |= operations.unexpected.pump_waiting();
+  if (channels.rc.jobs() > 0) moved |= channels.negotiator.pump_jobs();
+  if (!operations.unexpected.stalled().empty() || !operations.unexpected.pending_wireups().empty())
+    moved |= operations.receive_engine.pump_stalled();
   if (context_.receive_cost.is_open()) [[unlikely]] {
     const Nanoseconds begun = context_.clock.now();
-    shared_receives_.post_receives();
+    messaging.shared_receives.post_receives();
     context_.receive_cost.close(context_.clock.now() - begun, context_.delivered);
   } else if (!resources_.to_post.empty() || !resources_.to_post_control.empty()) {
-    shared_receives_.post_receives();
+    messaging.shared_receives.post_receives();
   }
   if (++context_.ticks >= tick_every_) {
     context_.ticks = 0;
