@@ -75,7 +75,7 @@ class ChannelWorld : public ComponentWorld,
  public:
   explicit ChannelWorld(const Settings& wanted = Settings::defaults())
       : ComponentWorld(wanted),
-        Messaging{*this},
+        Messaging{static_cast<EndpointState&>(*this)},
         Operations{*this, *this},
         Channels{*this, *this, *this, std::unique_ptr<Background>(jobs)} {
     add_queue(Purpose::data, kQueueDepth);

@@ -35,7 +35,7 @@ class MessagingWorld : public ComponentWorld, public Messaging {
   }
 
   explicit MessagingWorld(const Settings& wanted = stub_settings())
-      : ComponentWorld(wanted), Messaging{*this} {
+      : ComponentWorld(wanted), Messaging{static_cast<EndpointState&>(*this)} {
     context.domain = std::make_shared<DeviceDomain>(verbs::Device::open(settings).value());
     context.device = &context.domain->device();
     context.format.own_eager_size = kEager;
