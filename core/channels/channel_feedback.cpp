@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sender feedback: what the sender of a direction reports to the receiver, who chooses the channel
 // (policy `turnout`). At most one small message to a peer in an interval.
-#include <algorithm>
-#include <map>
-
 #include "core/channels/channel_selector.h"
 
 namespace turnout {
@@ -34,14 +31,13 @@ void ChannelSelector::report_feedback() {
     now.here = static_cast<std::uint16_t>(std::min<std::uint32_t>(here, UINT16_MAX));
     if (!FeedbackCounter::changes(peer.tx.reported.unpacked(), now)) continue;
     peer.tx.reported = PackedFeedback(now);
-    wire::ControlMessage message;
-    message.type = wire::Control::feedback;
-    message.refusal = now.full ? wire::Refusal::budget : wire::Refusal::none;
-    message.credits = now.busy;
-    message.ring_credits = now.switched;
-    message.ring_entries = now.active_rc;
-    message.qp_id = now.here;
-    control_.send_control(peer, Purpose::credit, message);
+    control_.send_control(peer, Purpose::credit,
+                          {.type = wire::Control::feedback,
+                           .refusal = now.full ? wire::Refusal::budget : wire::Refusal::none,
+                           .qp_id = now.here,
+                           .ring_entries = now.active_rc,
+                           .credits = now.busy,
+                           .ring_credits = now.switched});
   }
 }
 

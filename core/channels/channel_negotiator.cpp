@@ -26,15 +26,8 @@
 // queue pair and also answers the other. Establishment messages of a pair are ordered, so when
 // `closed` was sent in both directions both ends know it and RESET their queue pairs. A later
 // request contains a new queue pair, and an end that still has the old connection reconnects.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <bit>
-
-#include "base/log.h"
 #include "core/channels/channel_negotiator.h"
-#include "core/connection/recovery.h"
-#include "core/connection/xrc_connection.h"
+#include "base/log.h"
 
 namespace turnout {
 // Requests the peer to send into our ring, over DC or RC, or over RC without one. An existing ring
@@ -100,8 +93,7 @@ void ChannelNegotiator::send_request(Peer& peer) {
     }
   }
   if (with_ring && fresh && context_.placement.checks()) peer.state->rx.ring->check();
-  wire::ControlMessage message;
-  message.request = ++peer.change.make().request;
+  wire::ControlMessage message{.request = ++peer.change.make().request};
   if (with_ring && fresh) {
     peer.state.make().rx.ring_request = message.request;
     peer.state.make().rx.unreported_ring = 0;
@@ -132,20 +124,16 @@ void ChannelNegotiator::request_switch_back(Peer& peer, ChannelKind to) {
   peer.rx.state = ReceiveState::closing;
   peer.change.make().wanted = to;
   peer.change.make().requested_at = context_.clock.now();
-  wire::ControlMessage message;
-  message.type = wire::Control::request;
-  message.kind = static_cast<std::uint8_t>(to);
-  message.request = ++peer.change.make().request;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::request,
+                         .kind = static_cast<std::uint8_t>(to),
+                         .request = ++peer.change.make().request});
 }
 
 void ChannelNegotiator::refuse(Peer& peer, std::uint32_t request, wire::Refusal why) {
-  wire::ControlMessage message;
-  message.type = wire::Control::refuse;
-  message.refusal = why;
-  message.request = request;
   ++refusals_;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::refuse, .refusal = why, .request = request});
 }
 
 // J4, at the sender of the data: its next message uses the new channel.
@@ -156,13 +144,11 @@ void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t
     PrivateSender& sender = peer.state.make().tx.private_queue;
     sender.request = sender.credits = 0;
   }
-  wire::ControlMessage answer;
-  answer.type = wire::Control::switched;
-  answer.kind = static_cast<std::uint8_t>(to);
-  answer.refusal = refusal;
-  answer.request = request;
-  report_last(peer, &answer);
-  control_.send_control(peer, Purpose::establishment, answer);
+  control_.send_control(peer, Purpose::establishment,
+                        with_last(peer, {.type = wire::Control::switched,
+                                         .kind = static_cast<std::uint8_t>(to),
+                                         .refusal = refusal,
+                                         .request = request}));
 }
 
 // Delays J4: sends nothing to this peer until its earlier messages have consumed receives.
@@ -199,24 +185,19 @@ bool ChannelNegotiator::excludes(const Peer& peer, ChannelKind to) noexcept {
 void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool over_dc = to == ChannelKind::dc_rdma;
-  if (peer.tx.state == SendState::flushing) {
-    refuse(peer, message.request, wire::Refusal::busy);
-    return;
-  }
+  if (peer.tx.state == SendState::flushing)
+    return refuse(peer, message.request, wire::Refusal::busy);
   // Otherwise messages over the default transport could consume every receive when the connection
   // fails, and the resent messages would find none.
-  if (to == context_.default_channel && sends_over_rc(peer)) {
-    switch_after_flush(peer, to, message.request);
-    return;
-  }
+  if (to == context_.default_channel && sends_over_rc(peer))
+    return switch_after_flush(peer, to, message.request);
   // Switching back needs no resources.
   const bool from_ring_over_rc = peer.tx.kind == ChannelKind::rc_rdma;
   const bool has_private = peer.state->tx.private_queue.request != 0;
   const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_private);
   if (to == context_.default_channel || (over_dc && ring_over_connection(peer.tx.kind)) ||
       (keeps_rc && from_ring_over_rc)) {
-    switch_sending(peer, to, message.request);
-    return;
+    return switch_sending(peer, to, message.request);
   }
   const std::uint32_t entry_size = message.entry_units * Address::kSizeUnit;
   const bool bad_ring =
@@ -239,25 +220,17 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
   }
   const bool has_ring = peer.tx.kind == ChannelKind::dc_rdma;
   const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.tx.kind);
-  if (peer.connection->eviction.disconnecting && over_rc(to)) {
-    refuse(peer, message.request, wire::Refusal::disconnecting);
-    return;
-  }
+  if (peer.connection->eviction.disconnecting && over_rc(to))
+    return refuse(peer, message.request, wire::Refusal::disconnecting);
   const bool from_xrc =
       over_xrc(peer.tx.kind) || (peer.connection->xrc && peer.connection->xrc->link != nullptr);
   if (context_.closing || peer.tx.state != SendState::steady || (peer.tx.uses_rc && !adds_ring) ||
       from_ring_over_rc || from_xrc || (has_ring && !ring_over_connection(to))) {
-    refuse(peer, message.request, wire::Refusal::busy);
-    return;
+    return refuse(peer, message.request, wire::Refusal::busy);
   }
-  if (excludes(peer, to)) {
-    refuse(peer, message.request, wire::Refusal::other);
-    return;
-  }
-  if (over_xrc(to) && !xrc_nodes_.has_xrc()) {
-    refuse(peer, message.request, wire::Refusal::device);
-    return;
-  }
+  if (excludes(peer, to)) return refuse(peer, message.request, wire::Refusal::other);
+  if (over_xrc(to) && !xrc_nodes_.has_xrc())
+    return refuse(peer, message.request, wire::Refusal::device);
   if (!has_ring && over_ring(to)) {
     peer.change.make().answer.ring = RingSender{message.ring_address,
                                                 message.ring_rkey,
@@ -277,10 +250,7 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
   peer.change.make().answer.request = message.request;
   peer.change.make().answer.fallback = static_cast<ChannelKind>(message.fallback);
   peer.change.make().answer.private_credits = message.credits;
-  if (over_xrc(to)) {
-    xrc_nodes_.take_xrc_request(peer, message.qp_id);
-    return;
-  }
+  if (over_xrc(to)) return xrc_nodes_.take_xrc_request(peer, message.qp_id);
   if (!eviction_.active() || slots_.may_have_slot(peer, false) ||
       !slots_.park(peer, message.qp_id)) {
     take_request(peer, message.qp_id);
@@ -289,10 +259,8 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
 
 // For the request answered last, with its QP id.
 void ChannelNegotiator::take_request(Peer& peer, std::uint32_t qp_id) {
-  if (!peer.connection->has_rc() && rc_.active_rc() >= context_.settings.max_active_rc) {
-    answer_refusal(peer, wire::Refusal::limit);
-    return;
-  }
+  if (!peer.connection->has_rc() && rc_.active_rc() >= context_.settings.max_active_rc)
+    return answer_refusal(peer, wire::Refusal::limit);
   peer.connect().remote_qp_id = qp_id;
   if (Status status = rc_.want_rc(peer); !status.ok()) {
     peer.connect().remote_qp_id = 0;
@@ -326,11 +294,10 @@ void ChannelNegotiator::send_accept(Peer& peer) {
     return;
   }
   peer.tx.state = SendState::accepted;
-  wire::ControlMessage answer;
-  answer.type = wire::Control::accept;
-  answer.request = peer.change->answer.request;
-  answer.qp_id = peer.connection->rc->qp_id();
-  control_.send_control(peer, Purpose::establishment, answer);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::accept,
+                         .request = peer.change->answer.request,
+                         .qp_id = peer.connection->rc->qp_id()});
 }
 
 // At the receiver of the data.
@@ -341,10 +308,7 @@ void ChannelNegotiator::on_accept(Peer& peer, const wire::ControlMessage& messag
                 peer.address.to_string(), message.request, qp_number_of(message.qp_id));
     return;
   }
-  if (over_xrc(peer.change->wanted)) {
-    xrc_nodes_.on_xrc_accept(peer, message);
-    return;
-  }
+  if (over_xrc(peer.change->wanted)) return xrc_nodes_.on_xrc_accept(peer, message);
   peer.rx.state = ReceiveState::connecting;
   peer.connect().remote_qp_id = message.qp_id;
   advance_rc(peer);
@@ -353,20 +317,15 @@ void ChannelNegotiator::on_accept(Peer& peer, const wire::ControlMessage& messag
 // J3: our queue pair is connected too.
 void ChannelNegotiator::send_ready(Peer& peer) {
   peer.rx.state = ReceiveState::accepted;
-  wire::ControlMessage answer;
-  answer.type = wire::Control::ready;
-  answer.request = peer.change->request;
-  control_.send_control(peer, Purpose::establishment, answer);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::ready, .request = peer.change->request});
 }
 
 // At the sender of the data: switches to RC.
 void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message) {
   if (peer.tx.state != SendState::accepted || message.request != peer.change->answer.request)
     return;
-  if (over_xrc(peer.change->answer.kind)) {
-    xrc_nodes_.on_xrc_ready(peer, message);
-    return;
-  }
+  if (over_xrc(peer.change->answer.kind)) return xrc_nodes_.on_xrc_ready(peer, message);
   peer.tx.state = SendState::steady;
   peer.tx.uses_rc = true;
   if (peer.change->answer.private_credits > 0) {
@@ -374,14 +333,10 @@ void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message
     peer.state.make().tx.private_queue.request = message.request;
   }
   // Each has its own receives: no need to wait for messages in flight.
-  if (peer.change->answer.kind == ChannelKind::rc_sr) {
-    switch_sending(peer, ChannelKind::rc_sr, message.request);
-    return;
-  }
-  if (peer.change->answer.kind == ChannelKind::rc_srq) {
-    switch_after_flush(peer, ChannelKind::rc_srq, message.request);
-    return;
-  }
+  if (peer.change->answer.kind == ChannelKind::rc_sr)
+    return switch_sending(peer, ChannelKind::rc_sr, message.request);
+  if (peer.change->answer.kind == ChannelKind::rc_srq)
+    return switch_after_flush(peer, ChannelKind::rc_srq, message.request);
   if (peer.tx.kind != ChannelKind::dc_rdma) peer.state.make().tx.ring = peer.change->answer.ring;
   switch_sending(peer, ChannelKind::rc_rdma, message.request);
 }
@@ -463,10 +418,8 @@ void ChannelNegotiator::finish_drain(Peer& peer) {
 
 // The request answered last failed, or its channel was switched back.
 void ChannelNegotiator::send_closed(Peer& peer) {
-  wire::ControlMessage message;
-  message.type = wire::Control::closed;
-  message.request = peer.change->request;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::closed, .request = peer.change->request});
 }
 
 // The peer's budget and limits change with the communication pattern: request again after a few

@@ -7,27 +7,15 @@
 
 #include "core/channels/connection_slots.h"
 #include "core/channels/decision_outcomes.h"
-#include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
-#include "core/messaging/control_plane.h"
-#include "core/messaging/message_sender.h"
-#include "core/messaging/private_receive_queue.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class ChannelNegotiator : Component {
+class ChannelNegotiator : MessagingUser {
  public:
-  ChannelNegotiator(EndpointState& state, ControlPlane& control,
-                    PrivateReceiveQueues& private_receives, MessageSender& sender,
-                    DecisionOutcomes& outcomes, RcPool& rc, ConnectionSlots& slots,
-                    XrcConnections& xrc_nodes)
-      : Component(state),
-        control_(control),
-        private_receives_(private_receives),
-        sender_(sender),
+  ChannelNegotiator(EndpointState& state, Messaging& messaging, DecisionOutcomes& outcomes,
+                    RcPool& rc, ConnectionSlots& slots, XrcConnections& xrc_nodes)
+      : MessagingUser(state, messaging),
         outcomes_(outcomes),
         rc_(rc),
         slots_(slots),
@@ -67,9 +55,6 @@ class ChannelNegotiator : Component {
   void rc_failed(Peer& peer, const Status& status);
   void end_job(RcJob& job);
 
-  ControlPlane& control_;
-  PrivateReceiveQueues& private_receives_;
-  MessageSender& sender_;
   DecisionOutcomes& outcomes_;
   RcPool& rc_;
   ConnectionSlots& slots_;

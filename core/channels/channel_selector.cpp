@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Runs the selection once an interval and carries out its plan.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <utility>
-
-#include "base/log.h"
 #include "core/channels/channel_selector.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -66,14 +60,12 @@ void ChannelSelector::decide(Nanoseconds now) {
   for (Peer& peer : peer_table_.peers()) {
     const bool busy = peer.rx.state != ReceiveState::steady || peer.connection->recovery;
     if (peer.lost || peer.self || busy || peer.remote_index == wire::kUnknownIndex) continue;
-    selection::SourceView view;
-    view.peer = peer.id;
-    view.over_node = over_xrc(peer.rx.kind);
-    view.current = view.over_node ? ChannelKind::rc_rdma : peer.rx.kind;
-    view.rc_exists = peer.connection->has_rc();
-    view.refused = now < peer.change->refused_until;
-    view.feedback = peer.rx.feedback.of_sender();
-    sources.push_back(view);
+    sources.push_back({.peer = peer.id,
+                       .current = over_xrc(peer.rx.kind) ? ChannelKind::rc_rdma : peer.rx.kind,
+                       .rc_exists = peer.connection->has_rc(),
+                       .refused = now < peer.change->refused_until,
+                       .over_node = over_xrc(peer.rx.kind),
+                       .feedback = peer.rx.feedback.of_sender()});
     if (peer.state->rx.ring)
       given_back +=
           std::uint64_t{peer.state->rx.ring->entries()} * peer.state->rx.ring->entry_size();
@@ -216,20 +208,16 @@ void ChannelSelector::change_channel(Peer& peer, ChannelKind to, ChannelKind fal
       !has_change(peer.rx.kind, to) || ChannelNegotiator::excludes(peer, to)) {
     return;
   }
-  DecisionReport decision;
-  decision.time = context_.age();
-  decision.peer = peer.id;
-  decision.from = peer.rx.kind;
-  decision.to = to;
-  decision.reason = reason;
-  decision.outcome = "in progress";
-  peer.change.make().decision = context_.decisions.add(std::move(decision));
+  peer.change.make().decision = context_.decisions.add({.time = context_.age(),
+                                                        .peer = peer.id,
+                                                        .from = peer.rx.kind,
+                                                        .to = to,
+                                                        .reason = reason,
+                                                        .outcome = "in progress"});
   peer.change.make().predicted_gain = gain;
   peer.change.make().reason = reason;
-  if (to == context_.default_channel || ring_over_connection(peer.rx.kind)) {
-    negotiator_.request_switch_back(peer, to);
-    return;
-  }
+  if (to == context_.default_channel || ring_over_connection(peer.rx.kind))
+    return negotiator_.request_switch_back(peer, to);
   if (Status status = negotiator_.request_channel(peer, to, fallback); !status.ok())
     request_failed(peer, status);
 }

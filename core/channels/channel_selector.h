@@ -6,29 +6,17 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/channels/channel_negotiator.h"
 #include "core/channels/connection_recovery.h"
-#include "core/channels/connection_slots.h"
-#include "core/channels/decision_outcomes.h"
-#include "core/channels/rc_pool.h"
-#include "core/channels/xrc_connections.h"
-#include "core/messaging/control_plane.h"
-#include "core/protocol/operation.h"
-#include "core/selection/policy.h"
-#include "core/selection/statistics.h"
 #include "core/selection/windows.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class ChannelSelector : Component {
+class ChannelSelector : MessagingUser {
  public:
-  ChannelSelector(EndpointState& state, ControlPlane& control, DecisionOutcomes& outcomes,
+  ChannelSelector(EndpointState& state, Messaging& messaging, DecisionOutcomes& outcomes,
                   RcPool& rc, ConnectionSlots& slots, XrcConnections& xrc_nodes,
                   ChannelNegotiator& negotiator, ConnectionRecovery& recovery)
-      : Component(state),
-        control_(control),
+      : MessagingUser(state, messaging),
         outcomes_(outcomes),
         rc_(rc),
         slots_(slots),
@@ -54,7 +42,6 @@ class ChannelSelector : Component {
   [[nodiscard]] bool keep_counts(Nanoseconds now);
   void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
 
-  ControlPlane& control_;
   DecisionOutcomes& outcomes_;
   RcPool& rc_;
   ConnectionSlots& slots_;

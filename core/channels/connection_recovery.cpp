@@ -23,21 +23,10 @@
 // Each end sends each of the three messages once, in this order. Establishment messages are
 // ordered, so all earlier ones are void, and no new connection is requested before both ends have
 // resumed.
-#include "core/connection/recovery.h"
-
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-#include <utility>
-
-#include "base/log.h"
 #include "core/channels/connection_recovery.h"
-#include "core/connection/rc_job.h"
-#include "core/connection/xrc_connection.h"
+#include "base/log.h"
 
 namespace turnout {
-namespace {}  // namespace
 
 // `wc`: the failed request; null: the peer reported an error. Not called during a recovery.
 void ConnectionRecovery::fail_connection(Peer& peer, const ibv_wc* wc) {
@@ -165,30 +154,19 @@ void ConnectionRecovery::send_error(Peer& peer) {
     break;
   }
   recovery.dead = true;
-  wire::ControlMessage message;
-  message.type = wire::Control::error;
-  message.last_sequence = unknown - 1;
-  message.own_index = peer.id;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(
+      peer, Purpose::establishment,
+      {.type = wire::Control::error, .last_sequence = unknown - 1, .own_index = peer.id});
 }
 
 void ConnectionRecovery::on_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
-  if (peer.connection->xrc && !peer.connection->xrc->idle()) {
-    events_.lose_peer(peer,
-                      Status{Code::invalid,
-                             fmt::format("{}: error message: the pair has no connection of its own",
-                                         peer.address.to_string())});
-    return;
-  }
+  if (peer.connection->xrc && !peer.connection->xrc->idle())
+    return events_.protocol_error(peer, "error message: the pair has no connection of its own");
   fail_connection(peer, nullptr);
   if (peer.lost) return;
-  if (std::exchange(peer.connect().recovery->peer_dead, true)) {
-    events_.lose_peer(
-        peer, Status{Code::invalid, fmt::format("{}: error message: sent twice for one connection",
-                                                peer.address.to_string())});
-    return;
-  }
+  if (std::exchange(peer.connect().recovery->peer_dead, true))
+    return events_.protocol_error(peer, "error message: sent twice for one connection");
   peer.connection->recovery->acknowledged = message.last_sequence + 1;
 }
 
@@ -204,18 +182,16 @@ void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& messa
       if (header_of(*recovery, record).type == wire::Type::control) ++controls;
     }
   }
-  const char* wrong = nullptr;
-  if (recovery == nullptr || !recovery->dead || !recovery->peer_dead || recovery->asked) {
-    wrong = "no failed connection to recover";
-  } else if (before(peer.tx.sequence, from)) {
-    wrong = "last_sequence names a message that was not sent yet";
-  } else if (missing > controls) {
-    wrong = "sequence names control messages that were not sent, or were delivered";
+  if (recovery == nullptr || !recovery->dead || !recovery->peer_dead || recovery->asked)
+    return events_.protocol_error(peer, "replay request: no failed connection to recover");
+  if (before(peer.tx.sequence, from)) {
+    return events_.protocol_error(
+        peer, "replay request: last_sequence names a message that was not sent yet");
   }
-  if (wrong != nullptr) {
-    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: replay request: {}",
-                                                              peer.address.to_string(), wrong)});
-    return;
+  if (missing > controls) {
+    return events_.protocol_error(
+        peer,
+        "replay request: sequence names control messages that were not sent, or were delivered");
   }
   recovery->asked = true;
   recovery->from = context_.settings.break_rule == "drop-lost" ? peer.tx.sequence : from;
@@ -227,18 +203,10 @@ void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& messa
 void ConnectionRecovery::on_resumed(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const recovery = peer.connection->recovery.get();
   const auto to = static_cast<ChannelKind>(message.kind);
-  const char* wrong = nullptr;
-  if (recovery == nullptr || !recovery->reported || recovery->heard) {
-    wrong = "no failed connection to recover";
-  } else if (to != context_.default_channel &&
-             (to != ChannelKind::dc_rdma || !peer.state->rx.ring)) {
-    wrong = "kind names a channel that does not exist";
-  }
-  if (wrong != nullptr) {
-    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: resume message: {}",
-                                                              peer.address.to_string(), wrong)});
-    return;
-  }
+  if (recovery == nullptr || !recovery->reported || recovery->heard)
+    return events_.protocol_error(peer, "resume message: no failed connection to recover");
+  if (to != context_.default_channel && (to != ChannelKind::dc_rdma || !peer.state->rx.ring))
+    return events_.protocol_error(peer, "resume message: kind names a channel that does not exist");
   recovery->heard = true;
   if (std::exchange(recovery->ring_unlisted, false)) rings_.add(peer);
   if (to != context_.default_channel || !over_ring(peer.rx.kind)) {
@@ -271,11 +239,10 @@ bool ConnectionRecovery::go_on_recovering(Peer& peer) {
       rings_.remove(peer);
       recovery.ring_unlisted = true;
     }
-    wire::ControlMessage message;
-    message.type = wire::Control::replay;
-    message.last_sequence = peer.rx.sequence - 1;
-    message.sequence = peer.state->rx.private_queue.controls;
-    control_.send_control(peer, Purpose::establishment, message);
+    control_.send_control(peer, Purpose::establishment,
+                          {.type = wire::Control::replay,
+                           .last_sequence = peer.rx.sequence - 1,
+                           .sequence = peer.state->rx.private_queue.controls});
     if (peer.lost) return true;
     if (peer.shut_down)
       peer.change.make().last_control =
@@ -285,11 +252,9 @@ bool ConnectionRecovery::go_on_recovering(Peer& peer) {
   if (!send_lost(peer, recovery, &moved)) return moved;
   recovery.sent = true;
   peer.tx.state = SendState::steady;
-  wire::ControlMessage message;
-  message.type = wire::Control::resumed;
-  message.kind = static_cast<std::uint8_t>(peer.tx.kind);
-  report_last(peer, &message);
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        with_last(peer, {.type = wire::Control::resumed,
+                                         .kind = static_cast<std::uint8_t>(peer.tx.kind)}));
   if (!peer.lost && recovery.heard) end_recovery(peer);
   return true;
 }

@@ -6,28 +6,14 @@
 #pragma once
 
 #include "core/channels/channel_negotiator.h"
-#include "core/channels/decision_outcomes.h"
-#include "core/channels/rc_pool.h"
-#include "core/connection/recovery.h"
-#include "core/messaging/control_plane.h"
-#include "core/messaging/message_sender.h"
-#include "core/messaging/ud_transport.h"
-#include "core/operations/rdma_engine.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class ConnectionRecovery : Component {
+class ConnectionRecovery : MessagingUser {
  public:
-  ConnectionRecovery(EndpointState& state, UdTransport& ud, ControlPlane& control,
-                     MessageSender& sender, RdmaEngine& rdma, DecisionOutcomes& outcomes,
-                     RcPool& rc, ChannelNegotiator& negotiator)
-      : Component(state),
-        ud_(ud),
-        control_(control),
-        sender_(sender),
+  ConnectionRecovery(EndpointState& state, Messaging& messaging, RdmaEngine& rdma,
+                     DecisionOutcomes& outcomes, RcPool& rc, ChannelNegotiator& negotiator)
+      : MessagingUser(state, messaging),
         rdma_(rdma),
         outcomes_(outcomes),
         rc_(rc),
@@ -59,9 +45,6 @@ class ConnectionRecovery : Component {
   [[nodiscard]] bool replay_message(Peer& peer, Recovery& recovery, const SendRecord& lost);
   void replay_control(Peer& peer, const SendRecord& lost, const wire::Header& header);
 
-  UdTransport& ud_;
-  ControlPlane& control_;
-  MessageSender& sender_;
   RdmaEngine& rdma_;
   DecisionOutcomes& outcomes_;
   RcPool& rc_;

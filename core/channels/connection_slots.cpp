@@ -16,12 +16,8 @@
 // once. So it waits only for disconnects. A peer that does not answer `disconnect` can keep a slot
 // while it lives; a request is refused after slot_timeout() all the same, and another victim is
 // chosen.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/log.h"
 #include "core/channels/connection_slots.h"
+#include "base/log.h"
 
 namespace turnout {
 void ConnectionSlots::limit_connections() {
@@ -83,10 +79,7 @@ bool ConnectionSlots::park(Peer& peer, std::uint32_t qp_id) {
 
 // Serves the first of the queue when a slot is free, or refuses it after the timeout.
 void ConnectionSlots::serve_slot_waiters() {
-  if (!eviction_.has_waiting() || context_.closing) {
-    eviction_.no_service();
-    return;
-  }
+  if (!eviction_.has_waiting() || context_.closing) return eviction_.no_service();
   const Nanoseconds now = context_.clock.now();
   while (PeerEviction* const first = eviction_.first_waiting()) {
     Peer& peer = peer_table_.peers()[first->peer];
@@ -128,10 +121,8 @@ bool ConnectionSlots::can_go(const PeerEviction& eviction) const noexcept {
 
 void ConnectionSlots::tear_down(Peer& peer, Nanoseconds now) {
   eviction_.begin_disconnect(peer.connect().eviction, true, now);
-  wire::ControlMessage message;
-  message.type = wire::Control::disconnect;
-  message.qp_id = peer.connection->rc->qp_id();
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::disconnect, .qp_id = peer.connection->rc->qp_id()});
   continue_disconnect(peer);
 }
 

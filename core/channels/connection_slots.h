@@ -6,19 +6,15 @@
 #pragma once
 
 #include "core/channels/rc_pool.h"
-#include "core/messaging/control_plane.h"
 #include "core/operations/unexpected_messages.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class ConnectionSlots : Component {
+class ConnectionSlots : MessagingUser {
  public:
-  ConnectionSlots(EndpointState& state, ControlPlane& control, UnexpectedMessages& unexpected,
+  ConnectionSlots(EndpointState& state, Messaging& messaging, UnexpectedMessages& unexpected,
                   RcPool& rc)
-      : Component(state), control_(control), unexpected_(unexpected), rc_(rc) {}
+      : MessagingUser(state, messaging), unexpected_(unexpected), rc_(rc) {}
 
   void limit_connections();
   // A slot is free now, and no peer is queued.
@@ -37,7 +33,6 @@ class ConnectionSlots : Component {
   [[nodiscard]] bool can_go(const PeerEviction& eviction) const noexcept;
   void tear_down(Peer& peer, Nanoseconds now);
 
-  ControlPlane& control_;
   UnexpectedMessages& unexpected_;
   RcPool& rc_;
 };

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/channels/data_paths.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {

@@ -6,20 +6,14 @@
 #pragma once
 
 #include "core/channels/channel_selector.h"
-#include "core/channels/connection_slots.h"
-#include "core/channels/rc_pool.h"
-#include "core/messaging/message_sender.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class DataPaths : Component {
+class DataPaths : MessagingUser {
  public:
-  DataPaths(EndpointState& state, MessageSender& sender, RcPool& rc, ConnectionSlots& slots,
+  DataPaths(EndpointState& state, Messaging& messaging, RcPool& rc, ConnectionSlots& slots,
             ChannelSelector& selector)
-      : Component(state), sender_(sender), rc_(rc), slots_(slots), selector_(selector) {}
+      : MessagingUser(state, messaging), rc_(rc), slots_(slots), selector_(selector) {}
 
   [[nodiscard]] DataPath data_path(Peer& peer);
   // Of a large message that has a receive; `wait` also for a record. Asked once for each start:
@@ -30,7 +24,6 @@ class DataPaths : Component {
   void use_one_sided(Peer& peer);
 
  private:
-  MessageSender& sender_;
   RcPool& rc_;
   ConnectionSlots& slots_;
   ChannelSelector& selector_;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/channels/decision_outcomes.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {

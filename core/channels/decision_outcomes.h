@@ -5,9 +5,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it. Times are nanoseconds.
 #pragma once
 
-#include "core/protocol/operation.h"
 #include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

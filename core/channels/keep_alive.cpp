@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/channels/keep_alive.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
@@ -17,13 +14,12 @@ constexpr std::size_t kProbesPerRound = 16;
 template <class Queue>
 void KeepAlive::post_probe(Peer& peer, Queue& queue) {
   if (queue.full()) return;
-  SendRecord record;
-  record.kind = SendRecord::Kind::probe;
-  record.opcode = IBV_WR_RDMA_WRITE;
-  record.peer = peer.id;
-  record.dct = number_of(peer.address.dct[0]);
-  record.ah = peer.address.port->handle.get();
-  record.dc_key = peer.address.id;
+  SendRecord record{.kind = SendRecord::Kind::probe,
+                    .opcode = IBV_WR_RDMA_WRITE,
+                    .peer = peer.id,
+                    .dct = number_of(peer.address.dct[0]),
+                    .ah = peer.address.port->handle.get(),
+                    .dc_key = peer.address.id};
   ++peer.probes;
   context_.profile.count_sent(Traffic::control, 0);
   if (Status status = queue.post(record); !status.ok()) {

@@ -5,29 +5,15 @@
 #pragma once
 
 #include "core/channels/xrc_connections.h"
-#include "core/messaging/credits.h"
-#include "core/messaging/message_sender.h"
-#include "core/messaging/private_receive_queue.h"
-#include "core/messaging/ud_transport.h"
 #include "core/operations/unexpected_messages.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class KeepAlive : Component {
+class KeepAlive : MessagingUser {
  public:
-  KeepAlive(EndpointState& state, UdTransport& ud, Credits& credits,
-            PrivateReceiveQueues& private_receives, MessageSender& sender,
-            UnexpectedMessages& unexpected, XrcConnections& xrc_nodes)
-      : Component(state),
-        ud_(ud),
-        credits_(credits),
-        private_receives_(private_receives),
-        sender_(sender),
-        unexpected_(unexpected),
-        xrc_nodes_(xrc_nodes) {}
+  KeepAlive(EndpointState& state, Messaging& messaging, UnexpectedMessages& unexpected,
+            XrcConnections& xrc_nodes)
+      : MessagingUser(state, messaging), unexpected_(unexpected), xrc_nodes_(xrc_nodes) {}
 
   void begin(Nanoseconds now) noexcept { next_keepalive_ = now + context_.settings.keepalive / 4; }
   // A round, at next_keepalive().
@@ -40,10 +26,6 @@ class KeepAlive : Component {
   template <class Queue>
   void post_probe(Peer& peer, Queue& queue);
 
-  UdTransport& ud_;
-  Credits& credits_;
-  PrivateReceiveQueues& private_receives_;
-  MessageSender& sender_;
   UnexpectedMessages& unexpected_;
   XrcConnections& xrc_nodes_;
 

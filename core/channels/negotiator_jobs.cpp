@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which step of a change of channel (J1-J3) waits for which job of the pool, and what follows when
 // a job has run. One job of a pair runs at a time.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "base/log.h"
 #include "core/channels/channel_negotiator.h"
-#include "core/connection/rc_job.h"
 
 namespace turnout {
 

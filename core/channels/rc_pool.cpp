@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RC queue pairs: creating, connecting and resetting them, all in the background. One job of a pair
 // runs at a time.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/log.h"
 #include "core/channels/rc_pool.h"
-#include "core/connection/rc_job.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -118,10 +113,7 @@ void RcPool::connect_with(RcJob* job, const Peer& peer, std::uint32_t qp_id) {
 
 // Returns it to the pool if it can be RESET and the pool has room.
 void RcPool::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at) {
-  if (queue->qp() == nullptr) {
-    forget_rc(std::move(queue));
-    return;
-  }
+  if (queue->qp() == nullptr) return forget_rc(std::move(queue));
   auto job = job_of(nullptr, std::move(queue));
   job->chosen_at = chosen_at;
   const bool room = resources_.rc_pool.size() + resetting_rc_ < context_.settings.rc_pool;

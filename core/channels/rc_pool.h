@@ -8,19 +8,15 @@
 #include <cassert>
 
 #include "core/connection/rc_job.h"
-#include "core/messaging/private_receive_queue.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
+#include "core/messaging/messaging.h"
 #include "core/time/background.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class RcPool : Component {
+class RcPool : MessagingUser {
  public:
-  RcPool(EndpointState& state, PrivateReceiveQueues& private_receives,
-         std::unique_ptr<Background> background)
-      : Component(state), private_receives_(private_receives), background_(std::move(background)) {}
+  RcPool(EndpointState& state, Messaging& messaging, std::unique_ptr<Background> background)
+      : MessagingUser(state, messaging), background_(std::move(background)) {}
 
   [[nodiscard]] static wire::Refusal refusal_of(const Peer& peer, const Status& status);
   // The maximum number of queue pairs.
@@ -61,8 +57,6 @@ class RcPool : Component {
   }
 
  private:
-  PrivateReceiveQueues& private_receives_;
-
   std::vector<std::uint32_t> free_queue_ids_;
   std::vector<std::uint8_t> queue_epochs_;  // first epoch of the next queue pair with an id
   std::uint32_t active_rc_ = 0;

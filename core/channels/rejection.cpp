@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rejects processes whose messages are not accepted (any more). Otherwise their operations would
 // never end, as the adapter continues to acknowledge, or would end without a reason.
-#include <fmt/format.h>
-
 #include "core/channels/rejection.h"
 
 namespace turnout {
@@ -13,21 +11,17 @@ bool PeerRejection::reject(const wire::WireupRequest& wireup) {
   Status status;
   const RemotePort* const port = peer_table_.port_of(address, &status);
   if (port == nullptr) return true;
-  wire::ControlMessage message;
-  message.index = wireup.index;
-  message.status = static_cast<std::uint32_t>(Code::over_budget);
-  wire::Datagram head;
-  head.sender = context_.address.id;
-  head.index = wireup.index;
+  wire::ControlMessage message{.index = wireup.index,
+                               .status = static_cast<std::uint32_t>(Code::over_budget)};
+  wire::Datagram head{.sender = context_.address.id, .index = wireup.index};
   return post_rejection(address, *port, &head, &message);
 }
 
 // Sends a lost peer the reason, if it is a local one; tracked in its record.
 void PeerRejection::reject(Peer& peer) {
-  wire::ControlMessage message;
-  message.index = peer.remote_index;
-  message.own_index = peer.id;
-  message.status = static_cast<std::uint32_t>(peer.state->given_up);
+  wire::ControlMessage message{.index = peer.remote_index,
+                               .own_index = peer.id,
+                               .status = static_cast<std::uint32_t>(peer.state->given_up)};
   wire::Datagram head;
   if (peer.link) ud_.stamp(peer, wire::DatagramKind::reject, &head);
   peer.state.make().loss_unreported =

@@ -5,18 +5,13 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/control_sender.h"
-#include "core/messaging/ud_transport.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
+#include "core/messaging/messaging.h"
 
 namespace turnout {
 
-class PeerRejection : Component {
+class PeerRejection : MessagingUser {
  public:
-  PeerRejection(EndpointState& state, ControlSender& control_sender, UdTransport& ud)
-      : Component(state), control_sender_(control_sender), ud_(ud) {}
+  PeerRejection(EndpointState& state, Messaging& messaging) : MessagingUser(state, messaging) {}
 
   [[nodiscard]] bool reject(const wire::WireupRequest& wireup);
   void reject(Peer& peer);
@@ -25,9 +20,6 @@ class PeerRejection : Component {
  private:
   [[nodiscard]] bool post_rejection(const Address& address, const RemotePort& port,
                                     wire::Datagram* head, wire::ControlMessage* message);
-
-  ControlSender& control_sender_;
-  UdTransport& ud_;
 };
 
 }  // namespace turnout

@@ -14,15 +14,8 @@
 // sends `closed`, as over RC. The adapter counts the handles, the sender the peers that use its
 // initiator: both are destroyed with their last user. A peer whose accept names a target that was
 // destroyed meanwhile cannot open it; it sends `closed` and may request again.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
-#include "base/log.h"
 #include "core/channels/xrc_connections.h"
-#include "core/connection/rc_job.h"
-#include "core/connection/xrc_connection.h"
+#include "base/log.h"
 
 namespace turnout {
 
@@ -111,10 +104,7 @@ XrcConnection* XrcConnections::xrc_connection_to(const Address& address, Status*
 
 // On J1; `srq`: its number.
 void XrcConnections::take_xrc_request(Peer& peer, std::uint32_t srq) {
-  if (!make_xrc(peer)) {
-    events_.answer_refusal(peer, wire::Refusal::budget);
-    return;
-  }
+  if (!make_xrc(peer)) return events_.answer_refusal(peer, wire::Refusal::budget);
   Status status;
   XrcConnection* const link = xrc_connection_to(peer.address.whole(), &status);
   if (link == nullptr) {
@@ -132,10 +122,7 @@ void XrcConnections::take_xrc_request(Peer& peer, std::uint32_t srq) {
 
 // Takes the next step that its state allows. May destroy an unused link.
 void XrcConnections::advance_xrc_connection(XrcConnection& link) {
-  if (link.users.empty()) {
-    discard_xrc_connection(link);
-    return;
-  }
+  if (link.users.empty()) return discard_xrc_connection(link);
   if (link.job != nullptr) return;
   const std::vector<Peer*> users = link.users;
   const NodeKey node = link.node;
@@ -148,12 +135,11 @@ void XrcConnections::advance_xrc_connection(XrcConnection& link) {
       link.asked_at = context_.clock.now();
     }
     peer->tx.state = SendState::accepted;
-    wire::ControlMessage answer;
-    answer.type = wire::Control::accept;
-    answer.request = peer->change->answer.request;
-    answer.qp_id = link.queue->qp_id();
-    answer.operation = link.target;
-    control_.send_control(*peer, Purpose::establishment, answer);
+    control_.send_control(*peer, Purpose::establishment,
+                          {.type = wire::Control::accept,
+                           .request = peer->change->answer.request,
+                           .qp_id = link.queue->qp_id(),
+                           .operation = link.target});
   }
 }
 
@@ -269,11 +255,10 @@ void XrcConnections::look_after_xrc_connections(Nanoseconds now) {
 void XrcConnections::probe_xrc_connection(XrcConnection& link) {
   if (!link.queue || link.queue->idle() || link.queue->full()) return;
   Peer& peer = *link.users.front();
-  SendRecord record;
-  record.kind = SendRecord::Kind::probe;
-  record.opcode = IBV_WR_RDMA_WRITE;
-  record.peer = peer.id;
-  record.dct = peer.connection->xrc->srq;
+  SendRecord record{.kind = SendRecord::Kind::probe,
+                    .opcode = IBV_WR_RDMA_WRITE,
+                    .peer = peer.id,
+                    .dct = peer.connection->xrc->srq};
   ++peer.probes;
   context_.profile.count_sent(Traffic::control, 0);
   if (Status status = link.queue->post(record); !status.ok()) {
@@ -299,10 +284,7 @@ void XrcConnections::discard_xrc_connection(XrcConnection& link) {
 }
 
 void XrcConnections::destroy_initiator(std::unique_ptr<RcQueue> queue) {
-  if (queue->qp() == nullptr) {
-    rc_.forget_rc(std::move(queue));
-    return;
-  }
+  if (queue->qp() == nullptr) return rc_.forget_rc(std::move(queue));
   auto job = std::make_unique<RcJob>(nullptr);
   job->queue = std::move(queue);
   job->after = RcJob::After::nothing;
@@ -313,18 +295,15 @@ void XrcConnections::destroy_initiator(std::unique_ptr<RcQueue> queue) {
 // At the receiver, on J2.
 void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& message) {
   if (message.operation > 0xffffff) {
-    events_.lose_peer(
-        peer, Status{Code::invalid, fmt::format("{}: accept: invalid target number {}",
-                                                peer.address.to_string(), message.operation)});
-    return;
+    return events_.protocol_error(
+        peer, fmt::format("accept: invalid target number {}", message.operation));
   }
   const auto named = static_cast<std::uint32_t>(message.operation);
   peer.rx.state = ReceiveState::connecting;
   Status status;
   if (!make_xrc(peer)) {
-    events_.target_failed(peer,
-                          {Code::over_budget, "no memory within the budget for an XRC target"});
-    return;
+    return events_.target_failed(
+        peer, {Code::over_budget, "no memory within the budget for an XRC target"});
   }
   PeerXrc& xrc = *peer.connection->xrc;
   if (xrc.target || xrc.job != nullptr) {
@@ -337,10 +316,7 @@ void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& messa
       status = {Code::over_budget, "no memory within the budget for an XRC target"};
     }
   }
-  if (!status.ok()) {
-    events_.target_failed(peer, status);
-    return;
-  }
+  if (!status.ok()) return events_.target_failed(peer, status);
   auto job = std::make_unique<XrcTargetJob>(
       &peer, named == 0 ? XrcTargetJob::Step::make : XrcTargetJob::Step::open);
   job->initiator = {message.qp_id, peer.address.port->lid, peer.address.port->gid};
@@ -380,11 +356,10 @@ void XrcConnections::end_target_job(XrcTargetJob& job) {
   const bool made = job.step == XrcTargetJob::Step::make;
   xrc.target = std::move(job.target);
   peer.rx.state = ReceiveState::accepted;
-  wire::ControlMessage answer;
-  answer.type = wire::Control::ready;
-  answer.request = peer.change->request;
-  answer.qp_id = made ? xrc.target.number() : 0;
-  control_.send_control(peer, Purpose::establishment, answer);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::ready,
+                         .request = peer.change->request,
+                         .qp_id = made ? xrc.target.number() : 0});
 }
 
 // Everything that the peer wrote over it has arrived, or never will.

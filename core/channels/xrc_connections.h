@@ -9,17 +9,13 @@
 
 #include "core/channels/rc_pool.h"
 #include "core/connection/xrc_connection.h"
-#include "core/messaging/control_plane.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class XrcConnections : Component {
+class XrcConnections : MessagingUser {
  public:
-  XrcConnections(EndpointState& state, ControlPlane& control, RcPool& rc)
-      : Component(state), control_(control), rc_(rc) {}
+  XrcConnections(EndpointState& state, Messaging& messaging, RcPool& rc)
+      : MessagingUser(state, messaging), rc_(rc) {}
 
   [[nodiscard]] Status open_xrc();
   // Connections to nodes exist or can be created.
@@ -58,7 +54,6 @@ class XrcConnections : Component {
   void destroy_initiator(std::unique_ptr<RcQueue> queue);
   void close_target(XrcTarget target);
 
-  ControlPlane& control_;
   RcPool& rc_;
 
   bool xrc_failed_ = false;  // opening it failed

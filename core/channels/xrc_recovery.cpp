@@ -12,15 +12,8 @@
 //
 // Establishment messages are ordered: channel messages that the receiver sent before it knew of the
 // failure are void.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
-#include "base/log.h"
 #include "core/channels/xrc_recovery.h"
-#include "core/connection/rc_job.h"
-#include "core/connection/xrc_connection.h"
+#include "base/log.h"
 
 namespace turnout {
 
@@ -61,10 +54,8 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   }
   for (Peer* const peer : users) {
     if (peer->lost || !peer->connection->xrc || !peer->connection->xrc->lost) continue;
-    wire::ControlMessage message;
-    message.type = wire::Control::xrc_error;
-    message.own_index = peer->id;
-    control_.send_control(*peer, Purpose::establishment, message);
+    control_.send_control(*peer, Purpose::establishment,
+                          {.type = wire::Control::xrc_error, .own_index = peer->id});
   }
 }
 
@@ -74,13 +65,8 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
   // It has switched back already, and reports its position all the same.
   if (!peer.connection->xrc) peer.connect().xrc = std::make_unique<PeerXrc>();
   PeerXrc& xrc = *peer.connection->xrc;
-  if (std::exchange(xrc.failed, true)) {
-    events_.lose_peer(
-        peer,
-        Status{Code::invalid, fmt::format("{}: node error message: sent twice for one connection",
-                                          peer.address.to_string())});
-    return;
-  }
+  if (std::exchange(xrc.failed, true))
+    return events_.protocol_error(peer, "node error message: sent twice for one connection");
   const Nanoseconds now = context_.clock.now();
   if (peer.change->decision != 0) outcomes_.decided(peer, "not done: the connection failed");
   rc_.wait_after_failure(peer, now);
@@ -96,10 +82,7 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
     xrc.job->peer = nullptr;
     xrc.job = nullptr;
   }
-  if (!xrc.target) {
-    send_xrc_replay(peer);
-    return;
-  }
+  if (!xrc.target) return send_xrc_replay(peer);
   auto job = std::make_unique<XrcTargetJob>(&peer, XrcTargetJob::Step::fail);
   job->target = std::move(xrc.target);
   xrc_nodes_.start_target_job(std::move(job));
@@ -114,26 +97,19 @@ void XrcRecovery::send_xrc_replay(Peer& peer) {
     rings_.remove(peer);
     xrc.ring_unlisted = true;
   }
-  wire::ControlMessage message;
-  message.type = wire::Control::xrc_replay;
-  message.last_sequence = peer.rx.sequence - 1;
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        {.type = wire::Control::xrc_replay, .last_sequence = peer.rx.sequence - 1});
 }
 
 // At the sender.
 void XrcRecovery::on_xrc_replay(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const lost = peer.connection->xrc ? peer.connection->xrc->lost.get() : nullptr;
   const std::uint32_t from = message.last_sequence + 1;
-  const char* wrong = nullptr;
-  if (lost == nullptr || lost->asked) {
-    wrong = "no failed connection to recover";
-  } else if (before(peer.tx.sequence, from)) {
-    wrong = "last_sequence names a message that was not sent yet";
-  }
-  if (wrong != nullptr) {
-    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: node replay request: {}",
-                                                              peer.address.to_string(), wrong)});
-    return;
+  if (lost == nullptr || lost->asked)
+    return events_.protocol_error(peer, "node replay request: no failed connection to recover");
+  if (before(peer.tx.sequence, from)) {
+    return events_.protocol_error(
+        peer, "node replay request: last_sequence names a message that was not sent yet");
   }
   lost->asked = true;
   lost->from = context_.settings.break_rule == "drop-lost" ? peer.tx.sequence : from;
@@ -152,11 +128,9 @@ bool XrcRecovery::replay_xrc(Peer& peer) {
   XrcConnections::drop_if_idle(peer);
   std::erase(xrc_nodes_.xrc_lost(), &peer);
   peer.tx.state = SendState::steady;
-  wire::ControlMessage message;
-  message.type = wire::Control::xrc_resumed;
-  message.kind = static_cast<std::uint8_t>(peer.tx.kind);
-  report_last(peer, &message);
-  control_.send_control(peer, Purpose::establishment, message);
+  control_.send_control(peer, Purpose::establishment,
+                        with_last(peer, {.type = wire::Control::xrc_resumed,
+                                         .kind = static_cast<std::uint8_t>(peer.tx.kind)}));
   return true;
 }
 
@@ -167,16 +141,11 @@ void XrcRecovery::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message
   const ChannelKind due = draining                  ? peer.change->wanted
                           : over_ring(peer.rx.kind) ? ChannelKind::dc_rdma
                                                     : context_.default_channel;
-  const char* wrong = nullptr;
-  if (!peer.connection->xrc || !peer.connection->xrc->reported) {
-    wrong = "no failed connection to recover";
-  } else if (to != due) {
-    wrong = "kind names a channel that does not exist";
-  }
-  if (wrong != nullptr) {
-    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: node resume message: {}",
-                                                              peer.address.to_string(), wrong)});
-    return;
+  if (!peer.connection->xrc || !peer.connection->xrc->reported)
+    return events_.protocol_error(peer, "node resume message: no failed connection to recover");
+  if (to != due) {
+    return events_.protocol_error(peer,
+                                  "node resume message: kind names a channel that does not exist");
   }
   PeerXrc& xrc = *peer.connection->xrc;
   xrc.failed = xrc.reported = false;

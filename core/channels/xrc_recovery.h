@@ -5,27 +5,16 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/channels/channel_negotiator.h"
 #include "core/channels/connection_recovery.h"
-#include "core/channels/decision_outcomes.h"
-#include "core/channels/rc_pool.h"
-#include "core/channels/xrc_connections.h"
-#include "core/connection/recovery.h"
-#include "core/connection/xrc_connection.h"
-#include "core/messaging/control_plane.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class XrcRecovery : Component {
+class XrcRecovery : MessagingUser {
  public:
-  XrcRecovery(EndpointState& state, ControlPlane& control, DecisionOutcomes& outcomes, RcPool& rc,
+  XrcRecovery(EndpointState& state, Messaging& messaging, DecisionOutcomes& outcomes, RcPool& rc,
               XrcConnections& xrc_nodes, ChannelNegotiator& negotiator,
               ConnectionRecovery& recovery)
-      : Component(state),
-        control_(control),
+      : MessagingUser(state, messaging),
         outcomes_(outcomes),
         rc_(rc),
         xrc_nodes_(xrc_nodes),
@@ -42,7 +31,6 @@ class XrcRecovery : Component {
  private:
   bool replay_xrc(Peer& peer);
 
-  ControlPlane& control_;
   DecisionOutcomes& outcomes_;
   RcPool& rc_;
   XrcConnections& xrc_nodes_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/endpoint_core.h"
-
 #include "base/log.h"
 #include "core/recording/recording_endpoint.h"
 
@@ -26,7 +25,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, EndpointOptio
     : parts_(settings, clock, options) {}
 
 EndpointCore::~EndpointCore() {
-  const EndpointContext& context = parts_.components.context;
+  const EndpointContext& context = parts_.context;
   if (context.started) {
     while (!close()) {
     }
@@ -38,17 +37,14 @@ EndpointCore::~EndpointCore() {
       }
     }
   }
-  if (context.domain != nullptr)
-    context.domain->forget_queue(parts_.components.resources.data_srq.get());
+  if (context.domain != nullptr) context.domain->forget_queue(parts_.resources.data_srq.get());
 }
 
 Nanoseconds EndpointCore::next_deadline() const noexcept {
-  return std::min({parts_.components.channels.selector.next_decision(),
-                   parts_.components.channels.keep_alive.next_keepalive(),
-                   parts_.components.messaging.ud.next_ud_timer(),
-                   parts_.components.flow.next_sweep(),
-                   parts_.components.operations.put.deferred_until(),
-                   parts_.components.eviction.next_service()});
+  return std::min({parts_.channels.selector.next_decision(),
+                   parts_.channels.keep_alive.next_keepalive(), parts_.messaging.ud.next_ud_timer(),
+                   parts_.flow.next_sweep(), parts_.operations.put.deferred_until(),
+                   parts_.eviction.next_service()});
 }
 
 }  // namespace turnout

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 
-#include "core/endpoint.h"
 #include "core/endpoint/endpoint_parts.h"
 
 namespace turnout {
@@ -15,8 +14,7 @@ namespace turnout {
 class EndpointCore final : public Endpoint {
   template <class Call>
   auto measured(Call&& call) {
-    return parts_.components.call_time.run(parts_.components.context.clock,
-                                           std::forward<Call>(call));
+    return parts_.call_time.run(parts_.context.clock, std::forward<Call>(call));
   }
 
  public:
@@ -25,66 +23,57 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status start() { return parts_.startup.start(); }
 
   [[nodiscard]] bool close() override { return parts_.shutdown.close(); }
-  void abandon() noexcept override { parts_.components.context.started = false; }
+  void abandon() noexcept override { parts_.context.started = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override;
 
-  [[nodiscard]] const Address& address() const noexcept override {
-    return parts_.components.context.address;
-  }
+  [[nodiscard]] const Address& address() const noexcept override { return parts_.context.address; }
   [[nodiscard]] Result<PeerId> peer(const Address& address) override {
-    return parts_.components.peer_table.peer(address);
+    return parts_.peer_table.peer(address);
   }
   [[nodiscard]] Address peer_address(PeerId peer) const noexcept override {
-    return parts_.components.peer_table.peer_address(peer);
+    return parts_.peer_table.peer_address(peer);
   }
-  void expect_peers(std::size_t count) override {
-    parts_.components.peer_table.expect_peers(count);
-  }
+  void expect_peers(std::size_t count) override { parts_.peer_table.expect_peers(count); }
   [[nodiscard]] Status send(const SendRequest& request) override {
-    return measured([&] { return parts_.components.operations.send_engine.send_now(request); });
+    return measured([&] { return parts_.operations.send_engine.send_now(request); });
   }
   [[nodiscard]] Status recv(const RecvRequest& request) override {
-    return measured([&] { return parts_.components.operations.receive_engine.recv_now(request); });
+    return measured([&] { return parts_.operations.receive_engine.recv_now(request); });
   }
   [[nodiscard]] Status peek(const PeekRequest& request) override {
-    return parts_.components.operations.unexpected.peek(request);
+    return parts_.operations.unexpected.peek(request);
   }
   [[nodiscard]] Status recv_claimed(const RecvRequest& request) override {
-    return parts_.components.operations.unexpected.recv_claimed(request);
+    return parts_.operations.unexpected.recv_claimed(request);
   }
   [[nodiscard]] Status discard_claimed(const Report& report) override {
-    return parts_.components.operations.unexpected.discard_claimed(report);
+    return parts_.operations.unexpected.discard_claimed(report);
   }
   [[nodiscard]] Status rma(const RmaRequest& request) override {
-    return measured([&] { return parts_.components.operations.one_sided.rma_now(request); });
+    return measured([&] { return parts_.operations.one_sided.rma_now(request); });
   }
   [[nodiscard]] Status atomic(const AtomicRequest& request) override {
-    return measured([&] { return parts_.components.operations.atomic_engine.atomic_now(request); });
+    return measured([&] { return parts_.operations.atomic_engine.atomic_now(request); });
   }
-  bool cancel(void* context) override {
-    return parts_.components.operations.receive_engine.cancel(context);
-  }
+  bool cancel(void* context) override { return parts_.operations.receive_engine.cancel(context); }
   void set_remote_write_report(const Report& report) override {
-    parts_.components.context.remote_write_report = report;
+    parts_.context.remote_write_report = report;
   }
-  [[nodiscard]] MemoryDomain& memory() noexcept override {
-    return *parts_.components.context.domain;
-  }
+  [[nodiscard]] MemoryDomain& memory() noexcept override { return *parts_.context.domain; }
   void forget_memory(const void* address, std::size_t length) override {
-    parts_.components.registration.forget_memory(address, length);
+    parts_.registration.forget_memory(address, length);
   }
   bool progress() override {
     return measured([this] { return parts_.progress_loop.progress_now(); });
   }
   [[nodiscard]] std::size_t inject_limit() const noexcept override { return kInjectLimit; }
   [[nodiscard]] std::size_t eager_limit() const noexcept override {
-    return parts_.components.context.format.own_eager_size -
-           parts_.components.context.format.stream_overhead;
+    return parts_.context.format.own_eager_size - parts_.context.format.stream_overhead;
   }
   [[nodiscard]] std::size_t max_message() const noexcept override { return std::size_t{1} << 40; }
   [[nodiscard]] EndpointReport report() const override { return parts_.reporter.report(); }
   // For tests, which say to a peer what no endpoint would.
-  [[nodiscard]] Components& components() noexcept { return parts_.components; }
+  [[nodiscard]] Components& components() noexcept { return parts_; }
 
  private:
   EndpointParts parts_;

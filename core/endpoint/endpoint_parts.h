@@ -3,29 +3,24 @@
 // dispatch of completions, lost peers, report and shutdown. EndpointCore owns them.
 #pragma once
 
-#include "core/endpoint/components.h"
-#include "core/endpoint/endpoint_reporter.h"
 #include "core/endpoint/peer_loss.h"
 #include "core/endpoint/progress_loop.h"
-#include "core/endpoint/receive_dispatch.h"
-#include "core/endpoint/send_completions.h"
 #include "core/endpoint/shutdown.h"
 #include "core/endpoint/startup.h"
 
 namespace turnout {
 
-struct EndpointParts {
+struct EndpointParts : Components {
   EndpointParts(const Settings& settings, Clock& clock, EndpointOptions& options)
-      : components(settings, clock, options, *this) {}
+      : Components(settings, clock, options, *this) {}
 
-  Components components;
-  SendCompletions send_completions{components};
-  ReceiveDispatch receive_dispatch{components};
-  PeerLoss peer_loss{components};
-  EndpointReporter reporter{components};
-  ProgressLoop progress_loop{components, receive_dispatch, send_completions, reporter};
-  Startup startup{components};
-  Shutdown shutdown{components};
+  SendCompletions send_completions{*this};
+  ReceiveDispatch receive_dispatch{*this};
+  PeerLoss peer_loss{*this};
+  EndpointReporter reporter{*this};
+  ProgressLoop progress_loop{*this, receive_dispatch, send_completions, reporter};
+  Startup startup{*this};
+  Shutdown shutdown{*this};
 };
 
 }  // namespace turnout

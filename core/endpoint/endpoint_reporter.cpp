@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-
 #include "core/endpoint/endpoint_reporter.h"
-
-#include "core/endpoint/components.h"
 #include "core/types/launcher.h"
 
 namespace turnout {
@@ -25,14 +19,15 @@ EndpointReport EndpointReporter::report() const {
   report.policy = context_.settings.policy;
   report.lifetime = context_.clock.now() - context_.born;
   report.started = context_.started_at;
-  for (Peer& peer : parts_.peer_table.peers()) {
-    PeerReport line;
-    line.peer = peer.id;
-    line.endpoint = peer.address.id;
-    line.pid = peer.address.pid;
-    line.send = peer.state->tx.past.report(peer.tx.kind, peer.tx.carried);
-    line.receive = peer.state->rx.past.report(peer.rx.kind, peer.rx.carried);
-    line.reason = peer.change->reason;
+  for (Peer& peer : peer_table_.peers()) {
+    PeerReport line{.peer = peer.id,
+                    .endpoint = peer.address.id,
+                    .pid = peer.address.pid,
+                    .send = peer.state->tx.past.report(peer.tx.kind, peer.tx.carried),
+                    .receive = peer.state->rx.past.report(peer.rx.kind, peer.rx.carried),
+                    .reason = peer.change->reason,
+                    .predicted_gain = peer.change->predicted_gain,
+                    .observed_gain = context_.receive_cost.gain(peer.rx.kind)};
     if (line.reason.empty() && peer.rx.rate >= 0) {
       line.reason =
           fmt::format("{} ({:.0f} messages/s)", selection::explain(peer.rx.verdict), peer.rx.rate);
@@ -41,15 +36,13 @@ EndpointReport EndpointReporter::report() const {
                         ? "no decision yet"
                         : selection::explain(selection::Reason::forced);
     }
-    line.predicted_gain = peer.change->predicted_gain;
-    line.observed_gain = context_.receive_cost.gain(peer.rx.kind);
     line.bytes =
         kPeerBytes + (peer.connection->has_rc() ? context_.rc_bytes : 0) +
         (peer.connection->xrc ? sizeof(PeerXrc) + peer.connection->xrc->bytes.bytes() : 0) +
         (peer.state->rx.ring
              ? std::uint64_t{peer.state->rx.ring->entries()} * peer.state->rx.ring->entry_size()
              : 0) +
-        std::uint64_t{peer.state->rx.private_queue.count} * parts_.resources.receive_pool.size();
+        std::uint64_t{peer.state->rx.private_queue.count} * resources_.receive_pool.size();
     line.lost = peer.lost && !peer.shut_down;
     line.tear_downs = peer.connection->eviction.torn_down;
     report.peers.push_back(std::move(line));
@@ -59,21 +52,21 @@ EndpointReport EndpointReporter::report() const {
   report.decisions.assign(context_.decisions.kept().begin(), context_.decisions.kept().end());
   report.decisions_dropped = context_.decisions.dropped();
   report_memory(&report);
-  report.operations.unexpected = parts_.operations.unexpected.unexpected_count();
-  report.operations.rendezvous = parts_.operations.put.rendezvous_count();
-  report.operations.rtrs = parts_.operations.rtr.rtrs_sent();
-  report.operations.puts = parts_.operations.put.puts();
-  report.operations.put_completions = parts_.operations.put.put_completions();
-  report.operations.credit_messages = parts_.messaging.credits.credit_messages();
-  report.operations.refusals = parts_.channels.negotiator.refusals();
-  report.shared_receives = {parts_.messaging.shared_receives.shared().limit_events,
-                            parts_.messaging.shared_receives.shared().growths,
-                            parts_.resources.receive_pool.chunks_gone(), parts_.flow.waits(), 0};
-  report.private_receives = parts_.messaging.private_receives.private_report();
-  report.connections = parts_.eviction.report();
-  report.rc_queue_pairs_peak = parts_.channels.rc.rc_peak();
-  const RegistrationCache::Counts& kept = parts_.registration.registrations().counts();
-  report.registrations = {parts_.registration.registrations_off(),
+  report.operations.unexpected = operations_.unexpected.unexpected_count();
+  report.operations.rendezvous = operations_.put.rendezvous_count();
+  report.operations.rtrs = operations_.rtr.rtrs_sent();
+  report.operations.puts = operations_.put.puts();
+  report.operations.put_completions = operations_.put.put_completions();
+  report.operations.credit_messages = credits_.credit_messages();
+  report.operations.refusals = channels_.negotiator.refusals();
+  report.shared_receives = {shared_receives_.shared().limit_events,
+                            shared_receives_.shared().growths,
+                            resources_.receive_pool.chunks_gone(), flow_.waits(), 0};
+  report.private_receives = private_receives_.private_report();
+  report.connections = eviction_.report();
+  report.rc_queue_pairs_peak = channels_.rc.rc_peak();
+  const RegistrationCache::Counts& kept = registration_.registrations().counts();
+  report.registrations = {registration_.registrations_off(),
                           kept.hits,
                           kept.misses,
                           kept.evictions,
@@ -123,11 +116,10 @@ void EndpointReporter::report_history(EndpointReport* report) const {
     }
   }
   // A policy without statistics resets the counts at each decision: there is no history.
-  if (statistics != nullptr ||
-      parts_.channels.selector.next_decision() - context_.settings.interval <=
-          parts_.channels.selector.interval_began()) {
-    HistoryInterval now{age_of(parts_.channels.selector.interval_began()), report->lifetime, 0, {}};
-    for (Peer& peer : parts_.peer_table.peers()) {
+  if (statistics != nullptr || channels_.selector.next_decision() - context_.settings.interval <=
+                                   channels_.selector.interval_began()) {
+    HistoryInterval now{age_of(channels_.selector.interval_began()), report->lifetime, 0, {}};
+    for (Peer& peer : peer_table_.peers()) {
       if (peer.rx.window == 0) continue;
       now.messages += peer.rx.window;
       now.sources.emplace_back(peer.id, peer.rx.window);

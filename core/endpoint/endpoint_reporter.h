@@ -6,18 +6,15 @@
 
 namespace turnout {
 
-class EndpointReporter {
+class EndpointReporter : ComponentsUser {
  public:
-  explicit EndpointReporter(Components& parts) : parts_(parts), context_(parts.context) {}
+  using ComponentsUser::ComponentsUser;
 
   [[nodiscard]] EndpointReport report() const;
 
  private:
   void report_history(EndpointReport* report) const;
   void report_memory(EndpointReport* report) const;
-
-  Components& parts_;
-  EndpointContext& context_;
 };
 
 }  // namespace turnout

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/peer_loss.h"
-
-#include "core/endpoint/components.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
@@ -21,73 +16,70 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
     TURNOUT_LOG(connection, error, "peer lost: {}; its operations fail, other peers are unaffected",
                 why.text());
   }
-  if (peer.change->decision != 0) parts_.channels.outcomes.decided(peer, "peer lost");
+  if (peer.change->decision != 0) channels_.outcomes.decided(peer, "peer lost");
   // Messages of a peer that shut down stay in the history: at the end of a job these are all peers.
   // The selection considers live peers only.
   if (context_.statistics.get() != nullptr && !peer.shut_down)
     context_.statistics.get()->forget(peer.id);
-  parts_.operations.atomic_engine.end_atomics(peer);
+  operations_.atomic_engine.end_atomics(peer);
   while (SendOperation* const operation = peer.state.make().tx.backlog.pop_front())
-    parts_.operations.backlog.end_send(*operation, peer.state->loss);
-  std::erase_if(parts_.operations.rput.rput_sends(),
+    operations_.backlog.end_send(*operation, peer.state->loss);
+  std::erase_if(operations_.rput.rput_sends(),
                 [&](const SendOperation* operation) { return operation->peer == &peer; });
   if (peer.state->tx.rtrs) peer.state->tx.rtrs->open.clear();
-  for (std::size_t slot = 0; slot < parts_.operations.backlog.awaiting_fin().size(); ++slot) {
-    SendOperation* const operation = parts_.operations.backlog.awaiting_fin()[slot];
+  for (std::size_t slot = 0; slot < operations_.backlog.awaiting_fin().size(); ++slot) {
+    SendOperation* const operation = operations_.backlog.awaiting_fin()[slot];
     // One that is being written ends with its transfer.
     if (operation != nullptr && operation->peer == &peer && !operation->writing) {
-      parts_.operations.backlog.end_send(*operation, peer.state->loss);
+      operations_.backlog.end_send(*operation, peer.state->loss);
     }
   }
   peer.tx.awaiting_fin = 0;
   for (const bool tagged : {true, false}) {
-    for (RecvOperation* r = parts_.records.matcher.posted(tagged).first(); r != nullptr;) {
+    for (RecvOperation* r = records_.matcher.posted(tagged).first(); r != nullptr;) {
       RecvOperation* const next = r->next;
       if (r->match.peer == peer.id) {
-        parts_.operations.posted.unpost(*r);
+        operations_.posted.unpost(*r);
         --peer.rx.directed_receives;
-        Completion completion;
-        completion.context = r->report.context;
-        completion.tag = r->match.tag;
-        completion.flags = kRecv | (tagged ? kTagged : kMessage);
-        completion.source = peer.id;
+        Completion completion{.context = r->report.context,
+                              .tag = r->match.tag,
+                              .flags = kRecv | (tagged ? kTagged : kMessage),
+                              .source = peer.id};
         if (r->multi) completion.flags |= kMultiRecvDone;
         context_.fail(r->report, completion, peer.state->loss);
-        parts_.records.receives.give_back(r);
+        records_.receives.give_back(r);
       }
       r = next;
     }
   }
   // Transfers with work to post and nothing in flight would never end.
-  for (Transfer* t = parts_.operations.rdma.active_transfers().first(); t != nullptr;) {
+  for (Transfer* t = operations_.rdma.active_transfers().first(); t != nullptr;) {
     Transfer* const next = t->next;
     if (t->peer == &peer && t->in_flight == 0) {
       t->status = peer.state->loss;
-      parts_.operations.rdma.pump(*t);
+      operations_.rdma.pump(*t);
     }
     t = next;
   }
-  parts_.operations.fragments.end_incoming(&peer);
-  if (peer.link) parts_.messaging.ud.drop_ud(peer);
-  if (peer.connection->eviction.waits_for_slot)
-    parts_.eviction.stop_waiting(peer.connect().eviction);
-  if (peer.connection->recovery) parts_.channels.recovery.end_recovery(peer);
-  parts_.channels.xrc_nodes.forget_xrc(peer);
-  if (peer.connection->has_rc()) parts_.channels.rc.discard_rc(peer);
+  operations_.fragments.end_incoming(&peer);
+  if (peer.link) ud_.drop_ud(peer);
+  if (peer.connection->eviction.waits_for_slot) eviction_.stop_waiting(peer.connect().eviction);
+  if (peer.connection->recovery) channels_.recovery.end_recovery(peer);
+  channels_.xrc_nodes.forget_xrc(peer);
+  if (peer.connection->has_rc()) channels_.rc.discard_rc(peer);
   if (peer.state->rx.ring) {
-    parts_.rings.remove(peer);
+    rings_.remove(peer);
     // A ring that still contains messages is kept.
     if (peer.state->rx.ring->all_returned()) peer.state.make().rx.ring.reset();
   }
   while (!peer.state->rx.reorder_buffer.empty())
-    parts_.operations.receive_engine.free_out_of_order(
-        parts_.operations.receive_engine.take_out_of_order(
-            peer, peer.state->rx.reorder_buffer.size() - 1));
-  parts_.flow.forget(peer.rx.grant);
-  parts_.messaging.credits.serve_credit_waiters();
+    operations_.receive_engine.free_out_of_order(operations_.receive_engine.take_out_of_order(
+        peer, peer.state->rx.reorder_buffer.size() - 1));
+  flow_.forget(peer.rx.grant);
+  credits_.serve_credit_waiters();
   if (peer.self || peer.shut_down || context_.closing || why.code() == Code::peer_lost) return;
   peer.state.make().given_up = why.code();
-  parts_.channels.rejection.reject(peer);
+  channels_.rejection.reject(peer);
 }
 
 }  // namespace turnout

@@ -6,15 +6,11 @@
 
 namespace turnout {
 
-class PeerLoss {
+class PeerLoss : ComponentsUser {
  public:
-  explicit PeerLoss(Components& parts) : parts_(parts), context_(parts.context) {}
+  using ComponentsUser::ComponentsUser;
 
   void lose_peer(Peer& peer, const Status& why);
-
- private:
-  Components& parts_;
-  EndpointContext& context_;
 };
 
 }  // namespace turnout

@@ -1,27 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/progress_loop.h"
 
-#include "core/endpoint/components.h"
-
-#include <fmt/format.h>
-
-#include "base/log.h"
-
 namespace turnout {
-
-namespace {
-constexpr std::uint32_t kTickEvery = 64;  // progress calls between two clock reads
-}
-
-ProgressLoop::ProgressLoop(Components& parts, ReceiveDispatch& receive_dispatch,
-                           SendCompletions& send_completions, EndpointReporter& reporter)
-    : parts_(parts),
-      context_(parts.context),
-      receive_dispatch_(receive_dispatch),
-      send_completions_(send_completions),
-      reporter_(reporter),
-      // Under a virtual clock reading it costs nothing, and every call may be the last for long.
-      tick_every_(parts.context.simulation.processor == nullptr ? kTickEvery : 1) {}
 
 bool ProgressLoop::progress_now() {
   Messaging& messaging = parts_.messaging;
@@ -61,7 +41,7 @@ bool ProgressLoop::progress_now() {
     const Nanoseconds begun = context_.clock.now();
     messaging.shared_receives.post_receives();
     context_.receive_cost.close(context_.clock.now() - begun, context_.delivered);
-  } else if (!parts_.resources.to_post.empty() || !parts_.resources.to_post_control.empty()) {
+  } else if (!resources_.to_post.empty() || !resources_.to_post_control.empty()) {
     messaging.shared_receives.post_receives();
   }
   if (++context_.ticks >= tick_every_) {
@@ -74,17 +54,15 @@ bool ProgressLoop::progress_now() {
 
 void ProgressLoop::tick() {
   const Nanoseconds now = context_.clock.now();
-  (void)parts_.registration.notice_unmapped(0, 0);  // unmapped memory must not stay pinned
+  (void)registration_.notice_unmapped(0, 0);  // unmapped memory must not stay pinned
   parts_.live_report.tick(now, context_.clock, [this] { return reporter_.report(); });
   parts_.memory_history.tick(now);
-  Channels& channels = parts_.channels;
-  if (now >= channels.selector.next_decision()) channels.selector.end_interval(now);
-  if (now >= channels.keep_alive.next_keepalive()) channels.keep_alive.keep_alive(now);
-  if (now >= parts_.messaging.ud.next_ud_timer()) parts_.messaging.ud.service_ud_timers(now);
-  if (now >= parts_.messaging.shared_receives.shared().look_at)
-    parts_.messaging.shared_receives.look_after_receives(now);
-  if (now >= parts_.flow.next_sweep()) parts_.messaging.credits.sweep_credits(now);
-  if (now >= parts_.eviction.next_service()) channels.slots.serve_slot_waiters();
+  if (now >= channels_.selector.next_decision()) channels_.selector.end_interval(now);
+  if (now >= channels_.keep_alive.next_keepalive()) channels_.keep_alive.keep_alive(now);
+  if (now >= ud_.next_ud_timer()) ud_.service_ud_timers(now);
+  if (now >= shared_receives_.shared().look_at) shared_receives_.look_after_receives(now);
+  if (now >= flow_.next_sweep()) credits_.sweep_credits(now);
+  if (now >= eviction_.next_service()) channels_.slots.serve_slot_waiters();
 }
 
 }  // namespace turnout

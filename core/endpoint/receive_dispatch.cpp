@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/receive_dispatch.h"
-
-#include "core/endpoint/components.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
 
 bool ReceiveDispatch::poll_receive_queue() {
   ibv_wc entries[kPollBatch];
-  const int n = ibv_poll_cq(parts_.resources.receive_cq.get(), kPollBatch, entries);
+  const int n = ibv_poll_cq(resources_.receive_cq.get(), kPollBatch, entries);
   context_.charge(Work::poll_cq, 1);
   if (n > 0) note_shutdowns({entries, static_cast<std::size_t>(n)});
   for (int i = 0; i < n; ++i) {
@@ -22,23 +17,23 @@ bool ReceiveDispatch::poll_receive_queue() {
     }
     const auto buffer = static_cast<std::uint32_t>(wc.wr_id);
     const bool control = (wc.wr_id & kControlReceive) != 0;
-    if (!control) --parts_.messaging.shared_receives.shared().posted;
+    if (!control) --shared_receives_.shared().posted;
     if (wc.status != IBV_WC_SUCCESS) {
       TURNOUT_LOG(channel, warn, "receive failed: {}; reposting the buffer",
                   ibv_wc_status_str(wc.status));
-      (control ? parts_.resources.to_post_control : parts_.resources.to_post).push_back(buffer);
+      (control ? resources_.to_post_control : resources_.to_post).push_back(buffer);
       continue;
     }
     if (context_.over_datagrams()) {
       on_datagram(control, buffer, wc.byte_len);
     } else if (control) {
       on_control(buffer, wc.byte_len);
-      parts_.resources.to_post_control.push_back(buffer);
+      resources_.to_post_control.push_back(buffer);
     } else {
-      parts_.operations.receive_engine.on_data(buffer, wc.byte_len);
+      operations_.receive_engine.on_data(buffer, wc.byte_len);
     }
   }
-  parts_.resources.shutting_down.clear();
+  resources_.shutting_down.clear();
   if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq failed: receive queue");
   return n > 0;
 }
@@ -54,24 +49,23 @@ void ReceiveDispatch::note_shutdowns(std::span<const ibv_wc> entries) noexcept {
     }
     wire::ControlMessage message;
     std::memcpy(&message,
-                parts_.resources.control_receive_pool.data(static_cast<std::uint32_t>(wc.wr_id)),
+                resources_.control_receive_pool.data(static_cast<std::uint32_t>(wc.wr_id)),
                 sizeof message);
-    if (message.type == wire::Control::shutdown)
-      parts_.resources.shutting_down.push_back(message.sender);
+    if (message.type == wire::Control::shutdown) resources_.shutting_down.push_back(message.sender);
   }
 }
 
 void ReceiveDispatch::on_control(std::uint32_t buffer, std::uint32_t length) {
   wire::ControlMessage message;
   wire::Detail detail;
-  Status status = wire::parse_control(parts_.resources.control_receive_pool.data(buffer), length,
-                                      &message, &detail);
+  Status status =
+      wire::parse_control(resources_.control_receive_pool.data(buffer), length, &message, &detail);
   if (!status.ok()) {
     TURNOUT_LOG(connection, error, "receiving a control message failed: {}; it was dropped",
                 status.text());
     return;
   }
-  Peer* const peer = parts_.peer_table.find_sender(message.index, message.sender);
+  Peer* const peer = peer_table_.find_sender(message.index, message.sender);
   if (peer == nullptr || peer->lost) {
     TURNOUT_LOG(connection, debug, "dropped a control message of {:016x}", message.sender);
     return;
@@ -81,7 +75,7 @@ void ReceiveDispatch::on_control(std::uint32_t buffer, std::uint32_t length) {
   // With private receive queues this counts as the peer's first message.
   if (context_.traits.has_private_receives && wire::serves_large(message.type) &&
       context_.settings.test_switch_every == 0 && peer->rx.kind == context_.default_channel) {
-    parts_.channels.selector.on_message_counted(*peer);
+    channels_.selector.on_message_counted(*peer);
   }
 }
 
@@ -96,7 +90,7 @@ void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& mes
   switch (message.type) {
     case wire::Control::credit:
       if (message.kind == static_cast<std::uint8_t>(ChannelKind::rc_sr)) {
-        parts_.messaging.credits.on_private_credits(peer, message.request, message.credits);
+        credits_.on_private_credits(peer, message.request, message.credits);
         break;
       }
       peer.tx.credits = std::min(peer.tx.credits + message.credits, wire::kMostCredits);
@@ -109,80 +103,59 @@ void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& mes
       peer.remote_index = message.own_index;
       break;
     case wire::Control::fin:
-      parts_.operations.send_engine.on_fin(message, peer);
-      break;
+      return operations_.send_engine.on_fin(message, peer);
     case wire::Control::shutdown:
       peer.shut_down = true;
       note_last(peer, message);
       break;
     case wire::Control::request:
-      parts_.channels.negotiator.on_request(peer, message);
-      break;
+      return channels_.negotiator.on_request(peer, message);
     case wire::Control::accept:
-      parts_.channels.negotiator.on_accept(peer, message);
-      break;
+      return channels_.negotiator.on_accept(peer, message);
     case wire::Control::ready:
-      parts_.channels.negotiator.on_ready(peer, message);
-      break;
+      return channels_.negotiator.on_ready(peer, message);
     case wire::Control::switched:
-      parts_.channels.negotiator.on_switched(peer, message);
-      break;
+      return channels_.negotiator.on_switched(peer, message);
     case wire::Control::refuse:
-      parts_.channels.negotiator.on_refuse(peer, message);
-      break;
+      return channels_.negotiator.on_refuse(peer, message);
     case wire::Control::feedback:
-      parts_.channels.selector.on_feedback(peer, message);
-      break;
+      return channels_.selector.on_feedback(peer, message);
     case wire::Control::closed:
-      parts_.channels.negotiator.on_closed(peer);
-      break;
+      return channels_.negotiator.on_closed(peer);
     case wire::Control::disconnect:
-      parts_.channels.slots.on_disconnect(peer, message);
-      break;
+      return channels_.slots.on_disconnect(peer, message);
     case wire::Control::error:
-      parts_.channels.recovery.on_error(peer, message);
-      break;
+      return channels_.recovery.on_error(peer, message);
     case wire::Control::replay:
-      parts_.channels.recovery.on_replay(peer, message);
-      break;
+      return channels_.recovery.on_replay(peer, message);
     case wire::Control::resumed:
-      parts_.channels.recovery.on_resumed(peer, message);
-      break;
+      return channels_.recovery.on_resumed(peer, message);
     case wire::Control::xrc_error:
-      parts_.channels.xrc_recovery.on_xrc_error(peer, message);
-      break;
+      return channels_.xrc_recovery.on_xrc_error(peer, message);
     case wire::Control::xrc_replay:
-      parts_.channels.xrc_recovery.on_xrc_replay(peer, message);
-      break;
+      return channels_.xrc_recovery.on_xrc_replay(peer, message);
     case wire::Control::xrc_resumed:
-      parts_.channels.xrc_recovery.on_xrc_resumed(peer, message);
-      break;
+      return channels_.xrc_recovery.on_xrc_resumed(peer, message);
     case wire::Control::fragment_request:
-      parts_.operations.fragments.on_fragment_request(peer, message);
-      break;
+      return operations_.fragments.on_fragment_request(peer, message);
     case wire::Control::cts:
-      parts_.operations.rput.on_cts(peer, message, detail);
-      break;
+      return operations_.rput.on_cts(peer, message, detail);
     case wire::Control::written:
-      parts_.operations.rput.on_written(peer, message);
-      break;
+      return operations_.rput.on_written(peer, message);
     case wire::Control::rtr:
-      parts_.operations.put.on_rtr(peer, detail);
-      break;
+      return operations_.put.on_rtr(peer, detail);
     case wire::Control::rtr_cancel:
-      parts_.operations.put.on_rtr_cancel(peer, message.operation);
-      break;
+      return operations_.put.on_rtr_cancel(peer, message.operation);
     case wire::Control::reject:
-      parts_.channels.rejection.on_rejection(peer, message);
-      break;
+      return channels_.rejection.on_rejection(peer, message);
   }
 }
 
 void ReceiveDispatch::on_datagram(bool control, std::uint32_t buffer, std::uint32_t length) {
-  const std::byte* const whole = control ? parts_.resources.control_receive_pool.data(buffer)
-                                         : parts_.resources.receive_pool.data(buffer);
+  const std::byte* const whole =
+      control ? resources_.control_receive_pool.data(buffer) : resources_.receive_pool.data(buffer);
   const std::uint32_t size =
-      control ? parts_.resources.control_receive_pool.size() : parts_.resources.receive_pool.size();
+      control ? resources_.control_receive_pool.size() : resources_.receive_pool.size();
   wire::Datagram datagram;
   Status status;
   const std::byte* const bytes = whole + wire::kGrhBytes;
@@ -197,15 +170,15 @@ void ReceiveDispatch::on_datagram(bool control, std::uint32_t buffer, std::uint3
   }
   if (!status.ok()) {
     TURNOUT_LOG(protocol, error, "receiving a datagram failed: {}; it was dropped", status.text());
-    (control ? parts_.resources.to_post_control : parts_.resources.to_post).push_back(buffer);
+    (control ? resources_.to_post_control : resources_.to_post).push_back(buffer);
     return;
   }
   if (control) {
     on_control_datagram(bytes, length);
-    parts_.resources.to_post_control.push_back(buffer);
+    resources_.to_post_control.push_back(buffer);
   } else {
-    parts_.operations.receive_engine.on_data(buffer,
-                                             length - static_cast<std::uint32_t>(sizeof datagram));
+    operations_.receive_engine.on_data(buffer,
+                                       length - static_cast<std::uint32_t>(sizeof datagram));
   }
 }
 
@@ -214,7 +187,7 @@ void ReceiveDispatch::on_control_datagram(const std::byte* bytes, std::uint32_t 
   std::memcpy(&datagram, bytes, sizeof datagram);
   bytes += sizeof datagram;
   length -= static_cast<std::uint32_t>(sizeof datagram);
-  Peer* const peer = parts_.peer_table.find_sender(datagram.index, datagram.sender);
+  Peer* const peer = peer_table_.find_sender(datagram.index, datagram.sender);
   if (peer == nullptr && datagram.kind == wire::DatagramKind::probe) {
     wire::WireupRequest wireup;
     std::memcpy(&wireup, bytes, sizeof wireup);
@@ -225,7 +198,7 @@ void ReceiveDispatch::on_control_datagram(const std::byte* bytes, std::uint32_t 
     TURNOUT_LOG(connection, debug, "dropped a datagram of {:016x}", datagram.sender);
     // It has shut down and waits for our acknowledgement.
     if (peer != nullptr && peer->shut_down && datagram.kind != wire::DatagramKind::ack) {
-      parts_.messaging.ud.send_ack(*peer);
+      ud_.send_ack(*peer);
     }
     // It continues to probe: the rejection was lost.
     if (peer != nullptr && peer->state->given_up != Code::ok)
@@ -235,10 +208,7 @@ void ReceiveDispatch::on_control_datagram(const std::byte* bytes, std::uint32_t 
   peer->heard_since_tick = true;
   take_ud_header(*peer, datagram);
   if (peer->lost || datagram.kind == wire::DatagramKind::ack) return;
-  if (datagram.kind == wire::DatagramKind::probe) {
-    parts_.messaging.ud.owe_ack(*peer, true);
-    return;
-  }
+  if (datagram.kind == wire::DatagramKind::probe) return ud_.owe_ack(*peer, true);
   wire::ControlMessage message;
   wire::Detail detail;  // types with a detail are not sent over UD
   if (Status status = wire::parse_control(bytes, length, &message, &detail); !status.ok()) {
@@ -253,14 +223,14 @@ void ReceiveDispatch::on_control_datagram(const std::byte* bytes, std::uint32_t 
   UdReliability& link = *peer->link;
   if (message.sequence != link.control_expected) {
     link.control_gap |= before(link.control_expected, message.sequence);
-    parts_.messaging.ud.owe_ack(*peer, true);
+    ud_.owe_ack(*peer, true);
     return;
   }
   ++link.control_expected;
-  parts_.messaging.ud.owe_ack(*peer, false);
+  ud_.owe_ack(*peer, false);
   handle_control(*peer, message, detail);
   // It waits for the acknowledgement, and this process may exit before its next timer.
-  if (message.type == wire::Control::shutdown) parts_.messaging.ud.send_ack(*peer);
+  if (message.type == wire::Control::shutdown) ud_.send_ack(*peer);
 }
 
 void ReceiveDispatch::take_ud_header(Peer& peer, const wire::Datagram& datagram) {
@@ -268,9 +238,8 @@ void ReceiveDispatch::take_ud_header(Peer& peer, const wire::Datagram& datagram)
   link.heard = true;
   link.probing = false;
   peer.probes = 0;
-  bool moved = link.take_data_ack(datagram, peer.tx.sequence, [this](std::uint32_t buffer) {
-    parts_.messaging.ud.release_kept(buffer);
-  });
+  bool moved = link.take_data_ack(datagram, peer.tx.sequence,
+                                  [this](std::uint32_t buffer) { ud_.release_kept(buffer); });
   moved |= link.take_control_ack(datagram.control_ack);
   if (link.timed && before(link.timed_sequence, datagram.data_ack)) {
     link.timed = false;
@@ -279,7 +248,7 @@ void ReceiveDispatch::take_ud_header(Peer& peer, const wire::Datagram& datagram)
   if (moved || !link.waits()) {
     link.backoff = 0;
     link.due = 0;
-    if (link.waits()) parts_.messaging.ud.arm(peer, context_.clock.now());
+    if (link.waits()) ud_.arm(peer, context_.clock.now());
   }
   // Later messages arrived: retransmit the first missing one, once for each.
   if (datagram.sack > 1 && (datagram.sack & 1u) == 0 && !link.sent.empty()) {
@@ -289,7 +258,7 @@ void ReceiveDispatch::take_ud_header(Peer& peer, const wire::Datagram& datagram)
       link.resent_data = true;
       link.resent_sequence = missing.sequence;
       link.timed = false;
-      parts_.messaging.ud.resend_data(peer, missing);
+      ud_.resend_data(peer, missing);
     }
   }
   if ((datagram.flags & wire::kControlGap) != 0 && link.control_sent > 0 &&
@@ -298,11 +267,10 @@ void ReceiveDispatch::take_ud_header(Peer& peer, const wire::Datagram& datagram)
     link.resent_control = true;
     link.resent_control_sequence = link.control_first;
     for (std::size_t i = 0; i < link.control_sent && !peer.lost; ++i) {
-      if (!parts_.messaging.ud.post_ud_control(peer, i)) break;
+      if (!ud_.post_ud_control(peer, i)) break;
     }
   }
-  if (!peer.lost && link.control_sent < link.control.size())
-    (void)parts_.messaging.ud.transmit_control(peer);
+  if (!peer.lost && link.control_sent < link.control.size()) (void)ud_.transmit_control(peer);
 }
 
 // A probe of a peer without a record. If the reply cannot be sent, it probes again.
@@ -310,14 +278,12 @@ void ReceiveDispatch::answer_unknown_peer(const wire::WireupRequest& wireup) {
   auto address = Address::decode(&wireup.address, sizeof(Address));
   if (!address || !address.value().datagrams()) return;
   Status status;
-  const RemotePort* const port = parts_.peer_table.port_of(address.value(), &status);
+  const RemotePort* const port = peer_table_.port_of(address.value(), &status);
   if (port == nullptr) return;
-  wire::Datagram datagram;
-  datagram.sender = context_.address.id;
-  datagram.index = wireup.index;
-  (void)parts_.messaging.control_sender.post_control(
-      *parts_.resources.pool(Purpose::credit).front(), kAnyPeer, address.value(), *port,
-      address.value().data_qps(), {&datagram, nullptr, 0}, &status);
+  wire::Datagram datagram{.sender = context_.address.id, .index = wireup.index};
+  (void)control_sender_.post_control(*resources_.pool(Purpose::credit).front(), kAnyPeer,
+                                     address.value(), *port, address.value().data_qps(),
+                                     {&datagram, nullptr, 0}, &status);
 }
 
 // False: the sender cannot be rejected now; the message is to be handled again later.
@@ -326,9 +292,9 @@ bool ReceiveDispatch::on_wireup_request(const wire::WireupRequest& wireup, PeerI
   auto address = Address::decode(&wireup.address, sizeof(Address));
   Status status = address.status();
   Peer* peer = nullptr;
-  if (address) peer = parts_.peer_table.make_peer(address.value(), &status);
+  if (address) peer = peer_table_.make_peer(address.value(), &status);
   if (peer == nullptr) {
-    if (address && !parts_.channels.rejection.reject(wireup)) return false;
+    if (address && !channels_.rejection.reject(wireup)) return false;
     TURNOUT_LOG(protocol, error, "wire-up failed: a request from a new peer was rejected: {}",
                 status.text());
     return true;
@@ -338,17 +304,14 @@ bool ReceiveDispatch::on_wireup_request(const wire::WireupRequest& wireup, PeerI
   // Its next messages need no wire-up request once it knows its index here.
   if (peer->link && std::exchange(peer->link->replied_to_wireup, true))
     return true;  // already sent
-  wire::ControlMessage reply;
-  reply.type = wire::Control::wireup_reply;
-  reply.own_index = peer->id;
-  parts_.messaging.control.send_control(*peer, Purpose::credit, reply);
+  control_.send_control(*peer, Purpose::credit,
+                        {.type = wire::Control::wireup_reply, .own_index = peer->id});
   return true;
 }
 
 void ReceiveDispatch::on_private_receive(const ibv_wc& wc) {
   const auto buffer = static_cast<std::uint32_t>(wc.wr_id);
-  ReceivePool::PrivateChunk* const chunk =
-      parts_.resources.receive_pool.private_chunk(buffer >> 16);
+  ReceivePool::PrivateChunk* const chunk = resources_.receive_pool.private_chunk(buffer >> 16);
   if (chunk == nullptr || chunk->lifetime != wc.wr_id >> kLifetimeShift) return;
   if (wc.status != IBV_WC_SUCCESS) {  // with its queue pair, which will be given up
     TURNOUT_LOG(channel, debug, "receive failed: {}", ibv_wc_status_str(wc.status));
@@ -356,20 +319,20 @@ void ReceiveDispatch::on_private_receive(const ibv_wc& wc) {
   }
   chunk->states[buffer & 0xffffu] = ReceivePool::PrivateChunk::State::out;
   ++chunk->out;
-  Peer& peer = parts_.peer_table.peers()[chunk->peer];
+  Peer& peer = peer_table_.peers()[chunk->peer];
   if (peer.state->rx.private_queue.granted > 0) --peer.state.ref().rx.private_queue.granted;
   on_private_message(peer, buffer, wc.byte_len);
 }
 
 void ReceiveDispatch::on_private_message(Peer& peer, std::uint32_t buffer, std::uint32_t length) {
   wire::Parsed parsed;
-  Status status = wire::parse_data(parts_.resources.received(buffer),
-                                   std::min(length, parts_.resources.receive_pool.size()), &parsed);
+  Status status = wire::parse_data(resources_.received(buffer),
+                                   std::min(length, resources_.receive_pool.size()), &parsed);
   if (status.ok()) status = PrivateReceiveQueues::check_private_sender(peer, parsed);
   if (!status.ok()) {
     TURNOUT_LOG(protocol, error, "receiving a message failed: {}: {}; it was dropped",
                 peer.address.to_string(), status.text());
-    parts_.messaging.private_receives.return_private_receive(buffer);
+    private_receives_.return_private_receive(buffer);
     return;
   }
   // Its first message may have been overtaken.
@@ -381,21 +344,21 @@ void ReceiveDispatch::on_private_message(Peer& peer, std::uint32_t buffer, std::
   if (parsed.header.type == wire::Type::eager) ++receives.eager;
   if (parsed.header.type == wire::Type::control) {
     on_private_control(peer, parsed);
-    parts_.messaging.private_receives.return_private_receive(buffer);
-    if (peer.rx.state == ReceiveState::draining) parts_.channels.negotiator.finish_drain(peer);
+    private_receives_.return_private_receive(buffer);
+    if (peer.rx.state == ReceiveState::draining) channels_.negotiator.finish_drain(peer);
   } else {
-    parts_.operations.receive_engine.take_message(peer, parsed, buffer, length);
+    operations_.receive_engine.take_message(peer, parsed, buffer, length);
   }
   if (!peer.lost && receives.count > 0 && receives.serving >= receives.grow_at &&
       receives.count < context_.most_private()) {
-    parts_.messaging.private_receives.grow_private_receives(peer);
+    private_receives_.grow_private_receives(peer);
   }
 }
 
 void ReceiveDispatch::on_private_control(Peer& peer, const wire::Parsed& parsed) {
-  parts_.messaging.credits.credits_given(peer, parsed.header);
+  credits_.credits_given(peer, parsed.header);
   ++peer.state.make().rx.private_queue.controls;
-  parts_.messaging.private_receives.count_control();
+  private_receives_.count_control();
   wire::ControlMessage message;
   wire::Detail detail;
   const Status status =

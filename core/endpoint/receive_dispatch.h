@@ -6,9 +6,9 @@
 
 namespace turnout {
 
-class ReceiveDispatch {
+class ReceiveDispatch : ComponentsUser {
  public:
-  explicit ReceiveDispatch(Components& parts) : parts_(parts), context_(parts.context) {}
+  using ComponentsUser::ComponentsUser;
 
   bool poll_receive_queue();
   [[nodiscard]] bool on_wireup_request(const wire::WireupRequest& wireup, PeerId* id);
@@ -25,9 +25,6 @@ class ReceiveDispatch {
   void on_datagram(bool control, std::uint32_t buffer, std::uint32_t length);
   void on_control_datagram(const std::byte* bytes, std::uint32_t length);
   void answer_unknown_peer(const wire::WireupRequest& wireup);
-
-  Components& parts_;
-  EndpointContext& context_;
 };
 
 }  // namespace turnout

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of the budget reserved at the start, and the sizes of queue pairs and queues: as
 // computed by mlx5's driver, unless a simulation injects ObjectSizes.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cassert>
-
 #include "base/log.h"
-#include "core/endpoint/components.h"
 #include "core/endpoint/startup.h"
 #include "core/memory/node_share.h"
 
 namespace turnout {
-
-namespace {}
 
 std::uint64_t Startup::dc_pool_bytes(Object pool, std::uint64_t initiators,
                                      std::uint64_t targets) const noexcept {
@@ -40,7 +32,7 @@ std::uint32_t Startup::private_entries() const noexcept {
   if (!context_.traits.has_private_receives) return 0;
   const auto cqe = static_cast<std::uint64_t>(context_.device->attributes().max_cqe);
   return static_cast<std::uint32_t>(
-      std::min(parts_.channels.rc.connection_slots() * context_.most_private(),
+      std::min(channels_.rc.connection_slots() * context_.most_private(),
                cqe - std::min<std::uint64_t>(cqe, receive_entries())));
 }
 
@@ -80,15 +72,14 @@ std::array<Need, 4> Startup::fixed_needs() const noexcept {
 
 // In addition to the fixed needs: one block of each kind of record.
 std::uint64_t Startup::needed_at_start() const noexcept {
-  std::uint64_t bytes = parts_.records.sends.first_bytes() + parts_.records.receives.first_bytes() +
-                        parts_.records.messages.first_bytes() +
-                        parts_.records.transfers.first_bytes();
+  std::uint64_t bytes = records_.sends.first_bytes() + records_.receives.first_bytes() +
+                        records_.messages.first_bytes() + records_.transfers.first_bytes();
   for (const Need& need : fixed_needs()) bytes += need.bytes;
   return bytes;
 }
 
 bool Startup::fits_at_start() const noexcept {
-  return needed_at_start() + parts_.peer_table.reserved_headroom() <= context_.account.budget();
+  return needed_at_start() + peer_table_.reserved_headroom() <= context_.account.budget();
 }
 
 // Whether the minimum of this endpoint fits the budget; the error names the budget that would do.
@@ -116,7 +107,7 @@ Status Startup::reserve_fixed() {
     Reservation reservation =
         Reservation::take(context_.account, need.kind, need.bytes, 0, need.objects);
     assert(reservation);
-    parts_.resources.fixed.push_back(std::move(reservation));
+    resources_.fixed.push_back(std::move(reservation));
   }
   return {};
 }

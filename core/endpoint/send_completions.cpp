@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/send_completions.h"
-
-#include "core/endpoint/components.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
 
 bool SendCompletions::poll_send_queue() {
   ibv_wc entries[kPollBatch];
-  const int n = ibv_poll_cq(parts_.resources.send_cq.get(), kPollBatch, entries);
+  const int n = ibv_poll_cq(resources_.send_cq.get(), kPollBatch, entries);
   context_.charge(Work::poll_cq, 1);
   for (int i = 0; i < n; ++i) on_send_completion(entries[i]);
   if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq failed: send queue");
@@ -20,14 +15,10 @@ bool SendCompletions::poll_send_queue() {
 
 void SendCompletions::on_send_completion(const ibv_wc& wc) {
   const std::uint32_t id = SendQueue::queue_of(wc.wr_id);
-  SendQueue* const queue =
-      id < parts_.resources.queues.size() ? parts_.resources.queues[id] : nullptr;
+  SendQueue* const queue = id < resources_.queues.size() ? resources_.queues[id] : nullptr;
   if (queue == nullptr || !queue->current(wc.wr_id))
     return;  // of an earlier connection of the queue pair
-  if (id >= parts_.resources.default_queues) {
-    on_rc_completion(static_cast<RcQueue&>(*queue), wc);
-    return;
-  }
+  if (id >= resources_.default_queues) return on_rc_completion(static_cast<RcQueue&>(*queue), wc);
   if (wc.status == IBV_WC_SUCCESS) {
     queue->retire(wc.wr_id, true, [this](const SendRecord& record) { retire(record); });
     return;
@@ -40,30 +31,30 @@ void SendCompletions::on_rc_completion(RcQueue& queue, const ibv_wc& wc) {
   const bool done = wc.status == IBV_WC_SUCCESS;
   queue.retire(wc.wr_id, done, [this](const SendRecord& record) { retire(record); });
   if (done) return;
-  for (Peer& peer : parts_.peer_table.peers()) {
+  for (Peer& peer : peer_table_.peers()) {
     if (peer.connection->rc.get() != &queue) continue;
-    parts_.channels.recovery.fail_connection(peer, &wc);
+    channels_.recovery.fail_connection(peer, &wc);
     return;
   }
-  for (const auto& [node, link] : parts_.channels.xrc_nodes.xrc_connections()) {
+  for (const auto& [node, link] : channels_.xrc_nodes.xrc_connections()) {
     if (link->queue.get() != &queue) continue;
-    parts_.channels.xrc_recovery.fail_xrc_connection(*link, wc);
+    channels_.xrc_recovery.fail_xrc_connection(*link, wc);
     return;
   }
 }
 
 void SendCompletions::retire(const SendRecord& record) {
-  if (record.pool == SendRecord::Pool::data) parts_.resources.send_pool.give_back(record.buffer);
+  if (record.pool == SendRecord::Pool::data) resources_.send_pool.give_back(record.buffer);
   if (record.pool == SendRecord::Pool::control)
-    parts_.resources.control_send_pool.give_back(record.buffer);
-  if (record.pool == SendRecord::Pool::kept) parts_.messaging.ud.retire_kept(record.buffer);
+    resources_.control_send_pool.give_back(record.buffer);
+  if (record.pool == SendRecord::Pool::kept) ud_.retire_kept(record.buffer);
   if (record.kind == SendRecord::Kind::transfer) {
     on_transfer_done(*record.transfer, Status{});
   } else if (record.kind == SendRecord::Kind::flush) {
-    Peer& peer = parts_.peer_table.peers()[record.peer];
-    if (--peer.state.ref().tx.flushes == 0) parts_.channels.negotiator.on_flushed(peer);
+    Peer& peer = peer_table_.peers()[record.peer];
+    if (--peer.state.ref().tx.flushes == 0) channels_.negotiator.on_flushed(peer);
   } else if (record.kind == SendRecord::Kind::probe) {
-    Peer& peer = parts_.peer_table.peers()[record.peer];
+    Peer& peer = peer_table_.peers()[record.peer];
     --peer.probes;
     peer.heard_since_tick = true;
   }
@@ -93,7 +84,7 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
       if (!queue.post(record).ok()) retire(record);
       continue;
     }
-    Peer& peer = parts_.peer_table.peers()[record.peer];
+    Peer& peer = peer_table_.peers()[record.peer];
     if (peer.lost || record.peer == gone) {
       of_lost.push_back(record);
       continue;
@@ -101,24 +92,22 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
     // The receiver may have found it by its last byte, so it must not be written again.
     if (record.kind == SendRecord::Kind::transfer && record.transfer->kind == Transfer::Kind::put &&
         record.transfer->announcement == nullptr) {
-      parts_.operations.rtr.fetch_instead(*record.transfer);
+      operations_.rtr.fetch_instead(*record.transfer);
       continue;
     }
     if (Status status = queue.post(record); !status.ok()) {
-      parts_.events.lose_peer(peer, status);
+      events_.lose_peer(peer, status);
       end_of_lost(record);
     }
   }
   if (failed != nullptr && failed->peer == kAnyPeer) {  // a sender to be rejected, or ourselves
     retire(*failed);
   } else if (failed != nullptr && refused) {
-    on_transfer_done(
-        *failed->transfer,
-        RdmaEngine::refused_key(parts_.peer_table.peers()[failed->peer], *failed, wc.status));
+    on_transfer_done(*failed->transfer, RdmaEngine::refused_key(peer_table_.peers()[failed->peer],
+                                                                *failed, wc.status));
   } else if (failed != nullptr) {
-    Peer& peer = parts_.peer_table.peers()[gone];
-    parts_.events.lose_peer(peer,
-                            Status{Code::peer_lost,
+    Peer& peer = peer_table_.peers()[gone];
+    events_.lose_peer(peer, Status{Code::peer_lost,
                                    fmt::format("{} is not responding: {}", peer.address.to_string(),
                                                ibv_wc_status_str(wc.status)),
                                    EHOSTDOWN});
@@ -130,7 +119,7 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
 // Ends operations in progress with a lost peer.
 void SendCompletions::end_of_lost(const SendRecord& record) {
   if (record.kind == SendRecord::Kind::transfer) {
-    on_transfer_done(*record.transfer, parts_.peer_table.peers()[record.peer].state->loss);
+    on_transfer_done(*record.transfer, peer_table_.peers()[record.peer].state->loss);
   } else {
     retire(record);
   }
@@ -140,7 +129,7 @@ void SendCompletions::end_of_lost(const SendRecord& record) {
 void SendCompletions::on_transfer_done(Transfer& transfer, Status status) {
   --transfer.in_flight;
   if (!status.ok() && transfer.status.ok()) transfer.status = std::move(status);
-  (void)parts_.operations.rdma.pump(transfer);
+  (void)operations_.rdma.pump(transfer);
 }
 
 }  // namespace turnout

@@ -6,9 +6,9 @@
 
 namespace turnout {
 
-class SendCompletions {
+class SendCompletions : ComponentsUser {
  public:
-  explicit SendCompletions(Components& parts) : parts_(parts), context_(parts.context) {}
+  using ComponentsUser::ComponentsUser;
 
   bool poll_send_queue();
   void retire(const SendRecord& record);
@@ -19,9 +19,6 @@ class SendCompletions {
   void on_rc_completion(RcQueue& queue, const ibv_wc& wc);
   void recover(MessageQueue& queue, const ibv_wc& wc);
   void end_of_lost(const SendRecord& record);
-
-  Components& parts_;
-  EndpointContext& context_;
 };
 
 }  // namespace turnout

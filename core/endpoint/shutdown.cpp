@@ -6,15 +6,8 @@
 // everything, for as long as they live, and logs which peer it waits for. It does not wait for
 // peers that have shut down: data for them is dropped, and their queue pairs may be destroyed, in
 // which case the adapter would retry for half a second.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/log.h"
-#include "core/connection/xrc_connection.h"
 #include "core/endpoint/shutdown.h"
-
-#include "core/endpoint/components.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -31,10 +24,10 @@ constexpr Nanoseconds kFirstWarning = 10'000'000'000;  // the interval doubles
 // messages are still sent.
 void Shutdown::abandon_user_buffers() {
   for (const bool tagged : {true, false}) {
-    while (RecvOperation* const receive = parts_.records.matcher.posted(tagged).first())
-      parts_.operations.posted.unpost(*receive);
+    while (RecvOperation* const receive = records_.matcher.posted(tagged).first())
+      operations_.posted.unpost(*receive);
   }
-  for (Peer* peer : parts_.operations.backlog.backlogged()) {
+  for (Peer* peer : operations_.backlog.backlogged()) {
     // Messages behind one that cannot be sent are dropped with it, to keep the order.
     bool dropped = false;
     for (SendOperation* operation = peer->state->tx.backlog.first(); operation != nullptr;) {
@@ -42,31 +35,29 @@ void Shutdown::abandon_user_buffers() {
       dropped = dropped || (operation->copy == nullptr && operation->iov.total > 0);
       if (dropped) {
         peer->state.ref().tx.backlog.remove(operation);
-        parts_.operations.backlog.end_send(*operation,
-                                           Status{Code::canceled, "the endpoint is closing"});
+        operations_.backlog.end_send(*operation, Status{Code::canceled, "the endpoint is closing"});
       }
       operation = next;
     }
   }
-  while (UnexpectedMessage* const message = parts_.operations.unexpected.waiting().pop_front())
-    parts_.operations.unexpected.release_unexpected(*message);
-  while (SendOperation* const operation = parts_.operations.backlog.fragmented().pop_front())
+  while (UnexpectedMessage* const message = operations_.unexpected.waiting().pop_front())
+    operations_.unexpected.release_unexpected(*message);
+  while (SendOperation* const operation = operations_.backlog.fragmented().pop_front())
     operation->fragment_transfer = 0;
-  parts_.operations.rput.rput_sends().clear();
-  parts_.operations.put.rtr_cancels().clear();
-  parts_.operations.fragments.end_incoming(nullptr);
-  for (Transfer* transfer = parts_.operations.rdma.active_transfers().first();
-       transfer != nullptr;) {
+  operations_.rput.rput_sends().clear();
+  operations_.put.rtr_cancels().clear();
+  operations_.fragments.end_incoming(nullptr);
+  for (Transfer* transfer = operations_.rdma.active_transfers().first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
     transfer->status = Status{Code::canceled, "the endpoint is closing"};
-    parts_.operations.rdma.pump(*transfer);
+    operations_.rdma.pump(*transfer);
     transfer = next;
   }
 }
 
 // The peer still receives.
 bool Shutdown::receives_still(PeerId id) noexcept {
-  const Peer* const peer = parts_.peer_table.find_peer(id);
+  const Peer* const peer = peer_table_.find_peer(id);
   return peer != nullptr && !peer->lost && !peer->shut_down;
 }
 
@@ -81,11 +72,9 @@ const SendRecord* Shutdown::owed(const SendQueue& queue) noexcept {
 void Shutdown::flush(MessageQueue& queue) {
   if (queue.full() || queue.newest().kind == SendRecord::Kind::none) return;
   Status status;
-  SendRecord record;
-  record.opcode = IBV_WR_RDMA_WRITE;
-  record.signalled = true;
-  record.dct = context_.address.dct_number(0);
-  const RemotePort* const port = parts_.peer_table.port_of(context_.address, &status);
+  SendRecord record{
+      .opcode = IBV_WR_RDMA_WRITE, .signalled = true, .dct = context_.address.dct_number(0)};
+  const RemotePort* const port = peer_table_.port_of(context_.address, &status);
   record.ah = port != nullptr ? port->handle.get() : nullptr;
   record.dc_key = context_.address.id;
   if (record.ah != nullptr) status = queue.post(record);
@@ -102,56 +91,54 @@ const Peer* Shutdown::find_owed() {
     return found == peers.end() ? nullptr : *found;
   };
   for (const std::vector<Peer*>* waiting :
-       {&parts_.operations.backlog.backlogged(), &parts_.operations.atomic_engine.answering(),
-        &parts_.channels.recovery.recovering(), &parts_.channels.xrc_nodes.xrc_lost()}) {
+       {&operations_.backlog.backlogged(), &operations_.atomic_engine.answering(),
+        &channels_.recovery.recovering(), &channels_.xrc_nodes.xrc_lost()}) {
     if (const Peer* const peer = first(*waiting)) return peer;
   }
-  for (const PendingControl& pending : parts_.messaging.control.pending_control()) {
-    if (receives_still(pending.peer)) return parts_.peer_table.find_peer(pending.peer);
+  for (const PendingControl& pending : control_.pending_control()) {
+    if (receives_still(pending.peer)) return peer_table_.find_peer(pending.peer);
   }
   if (context_.over_datagrams()) {
     const auto found = std::find_if(
-        parts_.messaging.ud.ud_pending().begin(), parts_.messaging.ud.ud_pending().end(),
+        ud_.ud_pending().begin(), ud_.ud_pending().end(),
         [](const Peer* peer) { return !peer->lost && !peer->shut_down && !peer->link->settled(); });
-    if (found != parts_.messaging.ud.ud_pending().end()) return *found;
+    if (found != ud_.ud_pending().end()) return *found;
   }
-  for (auto& initiators : parts_.resources.initiators) {
+  for (auto& initiators : resources_.initiators) {
     for (auto& queue : initiators) {
       if (context_.over_datagrams()) break;  // the peers acknowledge
       const SendRecord* const record = owed(*queue);
       if (record == nullptr) continue;
-      const Peer* const peer = parts_.peer_table.find_peer(record->peer);
+      const Peer* const peer = peer_table_.find_peer(record->peer);
       flush(*queue);  // which may move the records
       return peer;
     }
   }
-  for (Peer& peer : parts_.peer_table.peers()) {
+  for (Peer& peer : peer_table_.peers()) {
     if (!peer.connection->rc || peer.connection->rc->idle() || !receives_still(peer.id)) continue;
     if (!peer.connection->rc->full() &&
         peer.connection->rc->newest().kind != SendRecord::Kind::probe) {
-      parts_.channels.keep_alive.probe_over_rc(peer);
+      channels_.keep_alive.probe_over_rc(peer);
     }
     return &peer;
   }
-  for (const auto& [node, link] : parts_.channels.xrc_nodes.xrc_connections()) {
+  for (const auto& [node, link] : channels_.xrc_nodes.xrc_connections()) {
     if (!link->queue || owed(*link->queue) == nullptr) continue;
     if (link->queue->newest().kind != SendRecord::Kind::probe)
-      parts_.channels.xrc_nodes.probe_xrc_connection(*link);
-    return parts_.peer_table.find_peer(link->queue->newest().peer);
+      channels_.xrc_nodes.probe_xrc_connection(*link);
+    return peer_table_.find_peer(link->queue->newest().peer);
   }
   return nullptr;
 }
 
 void Shutdown::send_shutdowns() {
-  for (Peer& peer : parts_.peer_table.peers()) {
+  for (Peer& peer : peer_table_.peers()) {
     // A peer that we never sent to does not know us.
     if (peer.self || (peer.remote_index == wire::kUnknownIndex && peer.tx.sequence == 0)) {
       continue;
     }
-    wire::ControlMessage message;
-    message.type = wire::Control::shutdown;
-    report_last(peer, &message);
-    parts_.messaging.control.send_control(peer, Purpose::credit, message);
+    control_.send_control(peer, Purpose::credit,
+                          with_last(peer, {.type = wire::Control::shutdown}));
   }
 }
 
@@ -168,15 +155,14 @@ void Shutdown::pass_the_gone(MessageQueue& queue) {
     if (!receives_still(record.peer)) {
       of_gone.push_back(record);
     } else if (!usable || !queue.post(record).ok()) {
-      parts_.events.retire(record);
+      events_.retire(record);
     }
   }
   for (const SendRecord& record : of_gone) {  // last: retiring them may post to this queue pair
     if (record.kind == SendRecord::Kind::transfer) {
-      parts_.events.on_transfer_done(*record.transfer,
-                                     Status{Code::canceled, "the endpoint is closing"});
+      events_.on_transfer_done(*record.transfer, Status{Code::canceled, "the endpoint is closing"});
     } else {
-      parts_.events.retire(record);
+      events_.retire(record);
     }
   }
 }
@@ -190,7 +176,7 @@ bool Shutdown::close() {
     next_close_warning_ = kFirstWarning;
     context_.closing_phase = Closing::flushing;
   }
-  const bool moved = parts_.events.progress();
+  const bool moved = events_.progress();
   if (context_.closing_phase == Closing::flushing) {
     if (const Peer* const peer = find_owed()) {
       if (context_.ticks != 0) return false;
@@ -221,7 +207,7 @@ bool Shutdown::close() {
     if (moved) close_moved_ = now;
     if (now - close_moved_ >= kStuck && !context_.over_datagrams()) {
       close_moved_ = now;
-      for (auto& initiators : parts_.resources.initiators) {
+      for (auto& initiators : resources_.initiators) {
         for (auto& queue : initiators) {
           pass_the_gone(*queue);
         }
@@ -231,9 +217,9 @@ bool Shutdown::close() {
     TURNOUT_LOG(connection, debug, "close timed out: {} did not acknowledge the shutdown",
                 peer->address.to_string());
   }
-  for (Peer* const other : parts_.messaging.ud.ud_pending()) {
+  for (Peer* const other : ud_.ud_pending()) {
     if (!other->lost && other->link->owes_ack)
-      parts_.messaging.ud.send_ack(*other);  // it may wait for the acknowledgement
+      ud_.send_ack(*other);  // it may wait for the acknowledgement
   }
   context_.closing_phase = Closing::closed;
   return true;

@@ -6,9 +6,9 @@
 
 namespace turnout {
 
-class Shutdown {
+class Shutdown : ComponentsUser {
  public:
-  explicit Shutdown(Components& parts) : parts_(parts), context_(parts.context) {}
+  using ComponentsUser::ComponentsUser;
 
   [[nodiscard]] bool close();
 
@@ -20,9 +20,6 @@ class Shutdown {
   [[nodiscard]] const Peer* find_owed();
   void send_shutdowns();
   void pass_the_gone(MessageQueue& queue);
-
-  Components& parts_;
-  EndpointContext& context_;
 
   Nanoseconds close_moved_ = 0;         // last progress in the phase
   Nanoseconds next_close_warning_ = 0;  // when to log which peer it waits for

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Selects the default transport, and creates the queues and queue pairs of an endpoint.
-#include <fmt/format.h>
 #include <unistd.h>
-#include <ctime>
+
 #include <random>
+
 #include "base/log.h"
+#include "core/endpoint/startup.h"
 #include "core/memory/node_share.h"
 #include "core/verbs/device_limits.h"
-
-#include <algorithm>
-#include <cassert>
-
-#include "core/endpoint/startup.h"
-
-#include "core/endpoint/components.h"
 
 namespace turnout {
 namespace {
@@ -28,27 +22,28 @@ std::uint64_t unique_id() {
 
 // DC if the device has it, unless a setting selects UD.
 Status Startup::choose_default_channel() {
-  const bool dc_asked = context_.settings.default_transport == "dc";
-  const bool ud_asked = context_.settings.default_transport == "ud" ||
-                        context_.settings.policy == "static:ud-sendrecv";
+  const Settings& settings = context_.settings;
+  const bool dc_asked = settings.default_transport == "dc";
+  const bool ud_asked =
+      settings.default_transport == "ud" || settings.policy == "static:ud-sendrecv";
   const bool dc = !ud_asked && context_.device->has_dc();
   if (!dc && dc_asked) {
     return {Code::unsupported,
             fmt::format("TURNOUT_DEFAULT_TRANSPORT=dc: {} does not support DC; use ud or auto",
                         context_.device->name())};
   }
-  if (!dc && needs_dc(context_.settings.policy)) {
+  if (!dc && needs_dc(settings.policy)) {
     return {Code::unsupported,
             fmt::format("TURNOUT_POLICY={} needs DC, which {} does not support; use aqps, "
                         "rc-rdma-od, static:rc-rdma or static:ud-sendrecv",
-                        context_.settings.policy, context_.device->name())};
+                        settings.policy, context_.device->name())};
   }
-  context_.format.own_eager_size = static_cast<std::uint32_t>(context_.settings.ring_entry_size);
+  context_.format.own_eager_size = static_cast<std::uint32_t>(settings.ring_entry_size);
   if (dc) return {};
   context_.default_channel = ChannelKind::ud_sendrecv;
   context_.receive_cost.set_default_channel(context_.default_channel);
   context_.format.stream_overhead = sizeof(wire::Datagram) + sizeof(wire::Header);
-  parts_.resources.receive_offset = wire::kDatagramOffset;
+  resources_.receive_offset = wire::kDatagramOffset;
   if (context_.device->mtu() < 512) {
     return {
         Code::unsupported,
@@ -57,41 +52,38 @@ Status Startup::choose_default_channel() {
   }
   context_.format.own_eager_size =
       std::min(context_.format.own_eager_size, context_.device->mtu()) - wire::kGrhBytes;
-  parts_.messaging.ud.configure(context_.settings.send_buffers + kRecoveryBuffers);
+  ud_.configure(settings.send_buffers + kRecoveryBuffers);
   return {};
 }
 
 // Derives the limits of the policy `turnout` from costs and budget, unless they were set. The
 // memory that they need at the start fits every budget that fits the minimum.
 void Startup::limits_from_costs() {
-  const bool connections = !context_.settings.is_given("max_active_rc");
-  const bool initiators = !context_.settings.is_given("data_qps") && !context_.over_datagrams();
-  const auto allow = [this](std::uint64_t most) {
-    context_.settings.max_active_rc = most;
+  Settings& settings = context_.settings;
+  const bool connections = !settings.is_given("max_active_rc");
+  const bool initiators = !settings.is_given("data_qps") && !context_.over_datagrams();
+  const auto allow = [&](std::uint64_t most) {
+    settings.max_active_rc = most;
     // The send queue has room for all of them.
-    if (!context_.settings.is_given("rc_pool"))
-      context_.settings.rc_pool = std::min(context_.settings.rc_pool, most);
+    if (!settings.is_given("rc_pool")) settings.rc_pool = std::min(settings.rc_pool, most);
   };
   if (connections) {
-    const std::uint64_t each =
-        context_.rc_bytes + context_.settings.ring_entries * context_.settings.ring_entry_size;
-    allow(std::clamp<std::uint64_t>(context_.account.budget() / each, 1,
-                                    context_.settings.max_channels));
+    const std::uint64_t each = context_.rc_bytes + settings.ring_entries * settings.ring_entry_size;
+    allow(std::clamp<std::uint64_t>(context_.account.budget() / each, 1, settings.max_channels));
   }
   constexpr std::uint64_t kFewest = 4;
   if (initiators) {
-    context_.settings.data_qps = selection::wanted_dcis(context_.costs);
-    while (context_.settings.data_qps > kFewest &&
-           dc_pool_bytes(Object::dc_data_pool, context_.settings.data_qps, 0) >
-               context_.account.budget() / 4) {
-      context_.settings.data_qps /= 2;
+    settings.data_qps = selection::wanted_dcis(context_.costs);
+    while (settings.data_qps > kFewest && dc_pool_bytes(Object::dc_data_pool, settings.data_qps,
+                                                        0) > context_.account.budget() / 4) {
+      settings.data_qps /= 2;
     }
   }
   while (!fits_at_start()) {
-    if (initiators && context_.settings.data_qps > kFewest) {
-      context_.settings.data_qps /= 2;
-    } else if (connections && context_.settings.max_active_rc > 1) {
-      allow(context_.settings.max_active_rc / 2);
+    if (initiators && settings.data_qps > kFewest) {
+      settings.data_qps /= 2;
+    } else if (connections && settings.max_active_rc > 1) {
+      allow(settings.max_active_rc / 2);
     } else {
       return;  // create_queues() reports it
     }
@@ -99,31 +91,31 @@ void Startup::limits_from_costs() {
 }
 
 Status Startup::create_queues() {
-  const auto data_buffers = static_cast<std::uint32_t>(context_.settings.receive_buffers);
-  const auto control_buffers = static_cast<std::uint32_t>(context_.settings.control_buffers);
-  const auto send_buffers = static_cast<std::uint32_t>(context_.settings.send_buffers);
-  const auto buffer_size = static_cast<std::uint32_t>(context_.settings.ring_entry_size);
+  const Settings& settings = context_.settings;
+  const auto data_buffers = static_cast<std::uint32_t>(settings.receive_buffers);
+  const auto control_buffers = static_cast<std::uint32_t>(settings.control_buffers);
+  const auto send_buffers = static_cast<std::uint32_t>(settings.send_buffers);
+  const auto buffer_size = static_cast<std::uint32_t>(settings.ring_entry_size);
   const std::size_t targets =
-      context_.data_targets() + context_.settings.credit_qps + context_.settings.establishment_qps;
-  parts_.resources.private_room = private_entries();
+      context_.data_targets() + settings.credit_qps + settings.establishment_qps;
+  resources_.private_room = private_entries();
   if (Status s = reserve_fixed(); !s.ok()) return s;
   // One block of each kind of record, so that each has some whatever the others use.
-  const std::size_t promised = parts_.records.operation_limits.promised;
-  const bool ready =
-      parts_.records.sends.promise(promised) && parts_.records.copies.promise(promised) &&
-      parts_.records.receives.promise(promised) && parts_.records.atomics.promise(promised) &&
-      parts_.records.sends.ready() && parts_.records.receives.ready() &&
-      parts_.records.messages.ready() && parts_.records.transfers.ready();
-  assert(ready && context_.account.available() >= parts_.peer_table.reserved_headroom());
+  const std::size_t promised = records_.operation_limits.promised;
+  const bool ready = records_.sends.promise(promised) && records_.copies.promise(promised) &&
+                     records_.receives.promise(promised) && records_.atomics.promise(promised) &&
+                     records_.sends.ready() && records_.receives.ready() &&
+                     records_.messages.ready() && records_.transfers.ready();
+  assert(ready && context_.account.available() >= peer_table_.reserved_headroom());
   (void)ready;
 
-  parts_.resources.receive_cq.reset(ibv_create_cq(
-      context_.device->context(),
-      static_cast<int>(receive_entries() + parts_.resources.private_room), nullptr, nullptr, 0));
-  if (!parts_.resources.receive_cq) return verbs::failure("ibv_create_cq", "receive queue", errno);
-  parts_.resources.send_cq.reset(ibv_create_cq(
-      context_.device->context(), static_cast<int>(send_entries()), nullptr, nullptr, 0));
-  if (!parts_.resources.send_cq) return verbs::failure("ibv_create_cq", "send queue", errno);
+  resources_.receive_cq.reset(ibv_create_cq(
+      context_.device->context(), static_cast<int>(receive_entries() + resources_.private_room),
+      nullptr, nullptr, 0));
+  if (!resources_.receive_cq) return verbs::failure("ibv_create_cq", "receive queue", errno);
+  resources_.send_cq.reset(ibv_create_cq(context_.device->context(),
+                                         static_cast<int>(send_entries()), nullptr, nullptr, 0));
+  if (!resources_.send_cq) return verbs::failure("ibv_create_cq", "send queue", errno);
   const auto make_srq = [this](verbs::Srq* srq, std::uint32_t count) -> Status {
     ibv_srq_init_attr attr{};
     attr.attr.max_wr = count;
@@ -134,8 +126,9 @@ Status Startup::create_queues() {
                             fmt::format("shared receive queue of {} entries", count), errno);
     return {};
   };
-  if (Status s = make_srq(&parts_.resources.data_srq, data_buffers); !s.ok()) return s;
-  if (Status s = make_srq(&parts_.resources.control_srq, control_buffers); !s.ok()) return s;
+  Status status = make_srq(&resources_.data_srq, data_buffers);
+  if (status.ok()) status = make_srq(&resources_.control_srq, control_buffers);
+  if (!status.ok()) return status;
 
   const auto make_pool = [this](BufferPool* pool, std::uint32_t count, std::uint32_t size,
                                 std::uint32_t kept = 0) -> Status {
@@ -145,68 +138,60 @@ Status Startup::create_queues() {
     return {};
   };
   auto receives = ReceivePool::create(*context_.device, context_.first_receives(), buffer_size,
-                                      &parts_.resources.to_post);
+                                      &resources_.to_post);
   if (!receives) return receives.status();
-  parts_.resources.receive_pool = std::move(receives).value();
-  if (Status s =
-          make_pool(&parts_.resources.control_receive_pool, control_buffers, wire::kControlBuffer);
-      !s.ok())
-    return s;
-  if (Status s = make_pool(&parts_.resources.send_pool, send_buffers + kRecoveryBuffers,
-                           buffer_size, kRecoveryBuffers);
-      !s.ok()) {
-    return s;
-  }
-  if (Status s =
-          make_pool(&parts_.resources.control_send_pool, kControlSendBuffers, wire::kControlBuffer);
-      !s.ok())
-    return s;
+  resources_.receive_pool = std::move(receives).value();
+  status = make_pool(&resources_.control_receive_pool, control_buffers, wire::kControlBuffer);
+  if (status.ok())
+    status = make_pool(&resources_.send_pool, send_buffers + kRecoveryBuffers, buffer_size,
+                       kRecoveryBuffers);
+  if (status.ok())
+    status = make_pool(&resources_.control_send_pool, kControlSendBuffers, wire::kControlBuffer);
+  if (!status.ok()) return status;
 
-  parts_.resources.unsignalled_data.limit = send_buffers / 4;
-  parts_.resources.unsignalled_control.limit = kControlSendBuffers / 4;
+  resources_.unsignalled_data.limit = send_buffers / 4;
+  resources_.unsignalled_control.limit = kControlSendBuffers / 4;
   for (std::uint32_t i = 0; i < control_buffers; ++i) {
-    parts_.resources.to_post_control.push_back(parts_.resources.control_receive_pool.take());
+    resources_.to_post_control.push_back(resources_.control_receive_pool.take());
   }
-  parts_.messaging.shared_receives.post_receives();
-  if (!parts_.resources.to_post.empty() || !parts_.resources.to_post_control.empty()) {
+  shared_receives_.post_receives();
+  if (!resources_.to_post.empty() || !resources_.to_post_control.empty()) {
     return {Code::system, "posting the initial receives failed; see the log"};
   }
 
-  parts_.messaging.shared_receives.begin_receives();
-  if (!context_.over_datagrams()) parts_.resources.targets.reserve(targets);
-  if (Status s = create_pool(Purpose::data, context_.settings.data_qps, context_.data_targets(),
-                             parts_.resources.data_srq.get());
-      !s.ok())
-    return s;
-  if (Status s = create_pool(Purpose::credit, context_.settings.credit_qps,
-                             context_.settings.credit_qps, parts_.resources.control_srq.get());
-      !s.ok())
-    return s;
-  return create_pool(Purpose::establishment, context_.settings.establishment_qps,
-                     context_.settings.establishment_qps, parts_.resources.control_srq.get());
+  shared_receives_.begin_receives();
+  if (!context_.over_datagrams()) resources_.targets.reserve(targets);
+  ibv_srq* const control = resources_.control_srq.get();
+  const std::uint64_t credit = settings.credit_qps, establishment = settings.establishment_qps;
+  status = create_pool(Purpose::data, settings.data_qps, context_.data_targets(),
+                       resources_.data_srq.get());
+  if (status.ok()) status = create_pool(Purpose::credit, credit, credit, control);
+  if (status.ok())
+    status = create_pool(Purpose::establishment, establishment, establishment, control);
+  return status;
 }
 
 Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
                             ibv_srq* srq) {
-  UnsignalledBuffers& unsignalled = purpose == Purpose::data ? parts_.resources.unsignalled_data
-                                                             : parts_.resources.unsignalled_control;
+  UnsignalledBuffers& unsignalled =
+      purpose == Purpose::data ? resources_.unsignalled_data : resources_.unsignalled_control;
   const auto add = [&](std::unique_ptr<MessageQueue> queue) {
-    parts_.resources.queues.push_back(queue.get());
-    parts_.resources.pool(purpose).push_back(std::move(queue));
-    ++parts_.resources.default_queues;
+    resources_.queues.push_back(queue.get());
+    resources_.pool(purpose).push_back(std::move(queue));
+    ++resources_.default_queues;
   };
-  if (context_
-          .over_datagrams()) {  // each sends and receives; the first ones are known to the peers
+  if (context_.over_datagrams()) {
+    // Each sends and receives; the first ones are known to the peers.
     const std::size_t first = purpose == Purpose::data ? 0
                               : purpose == Purpose::credit
                                   ? context_.data_targets()
                                   : context_.data_targets() + context_.settings.credit_qps;
     for (std::size_t i = 0; i < std::max(initiators, targets); ++i) {
-      auto queue = std::make_unique<UdQueue>(
-          static_cast<std::uint32_t>(parts_.resources.queues.size()), kQueueDepth, unsignalled);
-      if (Status s = queue->create(*context_.device, parts_.resources.send_cq.get(),
-                                   parts_.resources.receive_cq.get(), srq, kQueueDepth,
-                                   context_.address.id);
+      auto queue = std::make_unique<UdQueue>(static_cast<std::uint32_t>(resources_.queues.size()),
+                                             kQueueDepth, unsignalled);
+      if (Status s =
+              queue->create(*context_.device, resources_.send_cq.get(), resources_.receive_cq.get(),
+                            srq, kQueueDepth, context_.address.id);
           !s.ok()) {
         return s;
       }
@@ -218,34 +203,34 @@ Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t
   QpTuning tuning = context_.tuning;
   tuning.max_inline = 0;  // messages over DC keep their buffers until complete, see DcInitiator
   for (std::size_t i = 0; i < initiators; ++i) {
-    auto queue = std::make_unique<DcInitiator>(
-        static_cast<std::uint32_t>(parts_.resources.queues.size()), kQueueDepth, unsignalled);
-    if (Status s =
-            queue->create(*context_.device, parts_.resources.send_cq.get(), kQueueDepth, tuning);
+    auto queue = std::make_unique<DcInitiator>(static_cast<std::uint32_t>(resources_.queues.size()),
+                                               kQueueDepth, unsignalled);
+    if (Status s = queue->create(*context_.device, resources_.send_cq.get(), kQueueDepth, tuning);
         !s.ok())
       return s;
     add(std::move(queue));
   }
   if (purpose == Purpose::data)
-    context_.placement.ask_reads(parts_.resources.pool(purpose).front()->qp());
+    context_.placement.ask_reads(resources_.pool(purpose).front()->qp());
   for (std::size_t i = 0; i < targets; ++i) {
-    DcTarget& target = parts_.resources.targets.emplace_back();
-    if (Status s = target.create(*context_.device, parts_.resources.receive_cq.get(), srq,
-                                 context_.address.id);
+    DcTarget& target = resources_.targets.emplace_back();
+    if (Status s =
+            target.create(*context_.device, resources_.receive_cq.get(), srq, context_.address.id);
         !s.ok())
       return s;
-    context_.address.set_dct_number(parts_.resources.targets.size() - 1, target.number());
+    context_.address.set_dct_number(resources_.targets.size() - 1, target.number());
     if (purpose == Purpose::data) context_.placement.ask_dc(target);
   }
   return {};
 }
 
 Status Startup::start() {
-  auto costs = selection::load_costs(context_.settings);
+  Settings& settings = context_.settings;
+  auto costs = selection::load_costs(settings);
   if (!costs) return costs.status();
-  context_.costs = selection::shared_by(costs->costs, node_processes(context_.settings));
+  context_.costs = selection::shared_by(costs->costs, node_processes(settings));
   if (context_.domain == nullptr) {
-    auto domain = MemoryDomain::open(context_.settings);
+    auto domain = MemoryDomain::open(settings);
     if (!domain) return domain.status();
     context_.domain = std::static_pointer_cast<DeviceDomain>(std::move(domain).value());
   }
@@ -256,78 +241,74 @@ Status Startup::start() {
   if (context_.address.id == 0) context_.address.id = unique_id();
   context_.address.lid = context_.device->port().lid;
   context_.address.gid = context_.device->gid();
-  context_.tuning.ack_timeout = static_cast<std::uint8_t>(context_.settings.ack_timeout);
-  context_.tuning.retry_count = static_cast<std::uint8_t>(context_.settings.retry_count);
+  context_.tuning.ack_timeout = static_cast<std::uint8_t>(settings.ack_timeout);
+  context_.tuning.retry_count = static_cast<std::uint8_t>(settings.retry_count);
   context_.tuning.max_inline = kMostInline;
   if (Status status = choose_default_channel(); !status.ok()) return status;
   if (context_.over_datagrams()) context_.costs = selection::with_ud(context_.costs);
   context_.rc_bytes = context_.object_bytes(
       Object::rc_queue_pair, 1,
       queue_pair_bytes(QpService::rc, kQueueDepth, 2, context_.tuning.max_inline));
-  if (context_.settings.policy == "ardma-sr") {
+  if (settings.policy == "ardma-sr") {
     context_.traits.has_private_receives = true;
-    context_.settings.private_receive_buffers = std::min<std::uint64_t>(
-        context_.settings.private_receive_buffers,
+    settings.private_receive_buffers = std::min<std::uint64_t>(
+        settings.private_receive_buffers,
         static_cast<std::uint64_t>(context_.device->attributes().max_qp_wr));
-    context_.rc_bytes +=
-        16 * context_.settings.private_receive_buffers;  // mlx5: a receive with one segment
+    context_.rc_bytes += 16 * settings.private_receive_buffers;  // mlx5: a receive with one segment
   }
-  context_.traits.uses_feedback = context_.settings.policy == "turnout";
-  context_.traits.never_connects = context_.settings.policy == "static:ud-sendrecv";
-  context_.rendezvous = rendezvous_named(context_.settings.rendezvous).value_or(Rendezvous::getcqe);
-  parts_.operations.rdma.set_posts_in_progress(context_.settings.progress_thread > 0 &&
-                                               context_.device->is_virtual() &&
-                                               !context_.device->is_simulated());
-  parts_.operations.rtr.configure(context_.settings.rtr_sentinel == "set", context_.address.id);
+  context_.traits.uses_feedback = settings.policy == "turnout";
+  context_.traits.never_connects = settings.policy == "static:ud-sendrecv";
+  context_.rendezvous = rendezvous_named(settings.rendezvous).value_or(Rendezvous::getcqe);
+  operations_.rdma.set_posts_in_progress(settings.progress_thread > 0 &&
+                                         context_.device->is_virtual() &&
+                                         !context_.device->is_simulated());
+  operations_.rtr.configure(settings.rtr_sentinel == "set", context_.address.id);
   context_.statistics.use(context_.simulation.statistics);
   if (context_.traits.uses_feedback) {
     limits_from_costs();
-    context_.feedback.configure(context_.settings.data_qps, !context_.over_datagrams());
+    context_.feedback.configure(settings.data_qps, !context_.over_datagrams());
   }
-  const std::uint64_t initiators = context_.settings.data_qps + context_.settings.credit_qps +
-                                   context_.settings.establishment_qps;
+  const std::uint64_t initiators =
+      settings.data_qps + settings.credit_qps + settings.establishment_qps;
   if (Status status = fit_device(context_.device->attributes(), context_.device->name(), initiators,
-                                 kQueueDepth, &context_.settings);
+                                 kQueueDepth, &settings);
       !status.ok()) {
     return status;
   }
-  parts_.channels.slots.limit_connections();
+  channels_.slots.limit_connections();
   if (Status status = create_queues(); !status.ok()) return status;
-  parts_.messaging.shared_receives.begin_flow_control();
-  std::uint64_t receive_size = context_.settings.ring_entry_size;
+  shared_receives_.begin_flow_control();
+  std::uint64_t receive_size = settings.ring_entry_size;
   if (context_.over_datagrams())
     receive_size = std::min<std::uint64_t>(receive_size, context_.device->mtu());
-  context_.address.counts =
-      static_cast<std::uint8_t>(context_.data_targets() | context_.settings.credit_qps << 4 |
-                                context_.settings.establishment_qps << 6);
-  context_.address.set_sizes(static_cast<std::uint32_t>(receive_size), parts_.flow.first(),
+  context_.address.counts = static_cast<std::uint8_t>(
+      context_.data_targets() | settings.credit_qps << 4 | settings.establishment_qps << 6);
+  context_.address.set_sizes(static_cast<std::uint32_t>(receive_size), flow_.first(),
                              context_.over_datagrams());
   context_.address.seal();
-  if (context_.settings.policy == "dc-rdma-od" || context_.settings.policy == "static:dc-rdma") {
+  if (settings.policy == "dc-rdma-od" || settings.policy == "static:dc-rdma") {
     context_.traits.first_message = ChannelKind::dc_rdma;
-  } else if (context_.settings.policy == "rc-rdma-od" ||
-             context_.settings.policy == "static:rc-rdma") {
+  } else if (settings.policy == "rc-rdma-od" || settings.policy == "static:rc-rdma") {
     context_.traits.first_message = ChannelKind::rc_rdma;
-  } else if (context_.settings.policy == "srq" || context_.settings.policy == "ardma-srq") {
+  } else if (settings.policy == "srq" || settings.policy == "ardma-srq") {
     context_.traits.first_message = ChannelKind::rc_srq;
-    if (context_.settings.policy == "ardma-srq")
-      context_.traits.ring_threshold = context_.settings.ring_threshold;
-  } else if (context_.settings.policy == "xrc-rdma-od") {
+    if (settings.policy == "ardma-srq") context_.traits.ring_threshold = settings.ring_threshold;
+  } else if (settings.policy == "xrc-rdma-od") {
     context_.traits.first_message = ChannelKind::xrc_rdma;
-    if (Status status = parts_.channels.xrc_nodes.open_xrc(); !status.ok()) {
+    if (Status status = channels_.xrc_nodes.open_xrc(); !status.ok()) {
       return {status.code(),
-              fmt::format("TURNOUT_POLICY={}: {}; use dc-rdma-od or turnout",
-                          context_.settings.policy, status.text()),
+              fmt::format("TURNOUT_POLICY={}: {}; use dc-rdma-od or turnout", settings.policy,
+                          status.text()),
               status.sys_errno()};
     }
   } else if (context_.traits.has_private_receives) {
     context_.traits.first_message = ChannelKind::rc_sr;
-    context_.traits.ring_threshold = context_.settings.ring_threshold;
+    context_.traits.ring_threshold = settings.ring_threshold;
   }
-  parts_.registration.start_registrations();
+  registration_.start_registrations();
   context_.started = true;
   if (!context_.device->is_simulated()) {
-    parts_.live_report.open(context_.address.id, context_.settings.report_job);
+    parts_.live_report.open(context_.address.id, settings.report_job);
     parts_.memory_history.open();
     parts_.memory_history.tick(context_.clock.now());
     timespec wall{};
@@ -337,11 +318,11 @@ Status Startup::start() {
     }
   }
   const Nanoseconds now = context_.clock.now();
-  parts_.channels.selector.begin(now);
-  parts_.channels.keep_alive.begin(now);
+  channels_.selector.begin(now);
+  channels_.keep_alive.begin(now);
   TURNOUT_LOG(endpoint, info, "{} on {} ({}), policy {}, {} of {} bytes used at start",
               context_.address.to_string(), context_.device->name(), context_.device->why(),
-              context_.settings.policy, context_.account.used(), context_.account.budget());
+              settings.policy, context_.account.used(), context_.account.budget());
   return {};
 }
 

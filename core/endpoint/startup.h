@@ -13,9 +13,9 @@ struct Need {
   std::uint64_t bytes, objects;
 };
 
-class Startup {
+class Startup : ComponentsUser {
  public:
-  explicit Startup(Components& parts) : parts_(parts), context_(parts.context) {}
+  using ComponentsUser::ComponentsUser;
 
   [[nodiscard]] Status start();
 
@@ -37,9 +37,6 @@ class Startup {
   [[nodiscard]] Status reserve_fixed();
   [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
                                             std::uint64_t targets) const noexcept;
-
-  Components& parts_;
-  EndpointContext& context_;
 };
 
 }  // namespace turnout

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Control messages: wire-up, credits, FIN and CTS, changes of channels.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
+#include "core/messaging/control_plane.h"
 #include "base/log.h"
 #include "core/connection/recovery.h"
-#include "core/messaging/control_plane.h"
 #include "core/transport/path.h"
 
 namespace turnout {
@@ -29,10 +24,7 @@ void ControlPlane::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
       events_.post_private_control(peer, message, detail)) [[unlikely]] {
     return;
   }
-  if (peer.link) {
-    ud_.send_control_over_ud(peer, purpose, message);
-    return;
-  }
+  if (peer.link) return ud_.send_control_over_ud(peer, purpose, message);
   PendingControl pending{peer.id, purpose, message, {}};
   if (detail != nullptr) pending.detail = *detail;
   // Establishment messages of a pair are ordered: none overtakes a queued one.
@@ -60,11 +52,10 @@ bool ControlPlane::pump_control() {
 }
 
 void ControlPlane::send_fin(Peer& peer, std::uint64_t operation, const Status& status) {
-  wire::ControlMessage message;
-  message.type = wire::Control::fin;
-  message.operation = operation;
-  message.status = static_cast<std::uint32_t>(status.code());
-  send_control(peer, Purpose::credit, message);
+  send_control(peer, Purpose::credit,
+               {.type = wire::Control::fin,
+                .operation = operation,
+                .status = static_cast<std::uint32_t>(status.code())});
 }
 
 }  // namespace turnout

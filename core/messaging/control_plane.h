@@ -7,11 +7,7 @@
 
 #include <deque>
 
-#include "core/messaging/control_sender.h"
 #include "core/messaging/ud_transport.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/messaging/control_sender.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
@@ -35,17 +32,16 @@ bool ControlSender::post_control(MessageQueue& queue, PeerId peer, const Address
   if (message.length > 0) std::memcpy(bytes + head, message.body, message.length);
   const std::size_t more = message.detail != nullptr ? sizeof *message.detail : 0;
   if (more > 0) std::memcpy(bytes + head + message.length, message.detail, more);
-  SendRecord record;
-  record.kind = SendRecord::Kind::message;
-  record.pool = SendRecord::Pool::control;
-  record.peer = peer;
-  record.buffer = buffer;
-  record.local = reinterpret_cast<std::uint64_t>(bytes);
-  record.lkey = resources_.control_send_pool.lkey();
-  record.length = static_cast<std::uint32_t>(head + message.length + more);
-  record.dct = address.dct_number(target);
-  record.ah = port.handle.get();
-  record.dc_key = address.id;
+  SendRecord record{.kind = SendRecord::Kind::message,
+                    .pool = SendRecord::Pool::control,
+                    .peer = peer,
+                    .buffer = buffer,
+                    .length = static_cast<std::uint32_t>(head + message.length + more),
+                    .lkey = resources_.control_send_pool.lkey(),
+                    .dct = address.dct_number(target),
+                    .local = reinterpret_cast<std::uint64_t>(bytes),
+                    .ah = port.handle.get(),
+                    .dc_key = address.id};
   record.signalled =
       context_.closing;  // a peer may exit on our shutdown message, so it must not be sent twice
   *status = queue.post(record);

@@ -6,9 +6,7 @@
 // a lost peer.
 #pragma once
 
-#include "core/protocol/operation.h"
 #include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
@@ -29,8 +27,6 @@ class ControlSender : Component {
                                   const ControlBytes& bytes, Status* status);
   // To the peer's queue pair for that purpose.
   [[nodiscard]] bool post_control(Peer& peer, bool credit, const ControlBytes& bytes);
-
- private:
 };
 
 }  // namespace turnout

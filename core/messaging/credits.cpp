@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/messaging/credits.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
@@ -11,11 +8,11 @@ void Credits::send_credits(Peer& peer) {
   if ((peer.rx.grant.unreported == 0 && peer.state->rx.unreported_ring == 0) ||
       peer.remote_index == wire::kUnknownIndex)
     return;
-  wire::ControlMessage message;
-  message.type = wire::Control::credit;
-  message.credits = static_cast<std::uint16_t>(peer.rx.grant.unreported);
-  message.ring_credits = static_cast<std::uint16_t>(peer.state->rx.unreported_ring);
-  message.request = peer.state->rx.ring_request;
+  wire::ControlMessage message{
+      .type = wire::Control::credit,
+      .request = peer.state->rx.ring_request,
+      .credits = static_cast<std::uint16_t>(peer.rx.grant.unreported),
+      .ring_credits = static_cast<std::uint16_t>(peer.state->rx.unreported_ring)};
   peer.rx.grant.unreported = 0;
   if (message.ring_credits > 0) peer.state.make().rx.unreported_ring = 0;
   ++credit_messages_;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sends one message: its channel, header, credits and buffers.
-#include <algorithm>
-#include <cstring>
-
-#include "core/connection/xrc_connection.h"
 #include "core/messaging/message_sender.h"
+#include "core/connection/xrc_connection.h"
 
 namespace turnout {
 namespace {
@@ -69,8 +66,7 @@ bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
 // A peer must know us before it gets a request. If no message has carried the wire-up request yet,
 // sends one that carries nothing else.
 void MessageSender::send_wireup(Peer& peer) {
-  StreamMessage hello;
-  hello.type = wire::Type::wireup;
+  const StreamMessage hello{.type = wire::Type::wireup};
   if (peer.tx.sequence == 0 && peer.state->tx.backlog.empty()) (void)post_stream(peer, hello);
 }
 
@@ -136,17 +132,16 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
     }
     std::memcpy(to + message.length, &header, sizeof header);
     context_.charge(Work::copy, bytes);
-    SendRecord record;
-    record.kind = SendRecord::Kind::message;
-    record.pool = SendRecord::Pool::data;
-    record.opcode = IBV_WR_RDMA_WRITE;
-    record.peer = peer.id;
-    record.buffer = buffer;
-    record.local = reinterpret_cast<std::uint64_t>(start);
-    record.lkey = resources_.send_pool.lkey();
-    record.length = static_cast<std::uint32_t>(bytes);
-    record.remote = remote;
-    record.rkey = ring.rkey;
+    SendRecord record{.kind = SendRecord::Kind::message,
+                      .pool = SendRecord::Pool::data,
+                      .opcode = IBV_WR_RDMA_WRITE,
+                      .peer = peer.id,
+                      .buffer = buffer,
+                      .length = static_cast<std::uint32_t>(bytes),
+                      .lkey = resources_.send_pool.lkey(),
+                      .rkey = ring.rkey,
+                      .local = reinterpret_cast<std::uint64_t>(start),
+                      .remote = remote};
     if (rc != nullptr) {
       record.dct = srq;
       status = rc->post(record);
@@ -204,9 +199,7 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
   std::byte* to = start + sizeof header;
   if (with_wireup) {
     header.flags |= wire::kWireup;
-    wire::WireupRequest wireup;
-    wireup.address = context_.address;
-    wireup.index = peer.id;
+    const wire::WireupRequest wireup{.address = context_.address, .index = peer.id};
     std::memcpy(to, &wireup, sizeof wireup);
     to += sizeof wireup;
   }
@@ -222,15 +215,15 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
   }
   to += message.length;
   context_.charge(Work::copy, message.length);
-  SendRecord record;
-  record.kind = SendRecord::Kind::message;
-  record.pool = context_.over_datagrams() ? SendRecord::Pool::kept : SendRecord::Pool::data;
-  record.peer = peer.id;
-  record.buffer = buffer;
-  record.local = reinterpret_cast<std::uint64_t>(whole);
-  record.lkey = resources_.send_pool.lkey();
-  record.length = static_cast<std::uint32_t>(to - whole);
-  record.takes_private = has_private;
+  SendRecord record{
+      .kind = SendRecord::Kind::message,
+      .pool = context_.over_datagrams() ? SendRecord::Pool::kept : SendRecord::Pool::data,
+      .takes_private = has_private,
+      .peer = peer.id,
+      .buffer = buffer,
+      .length = static_cast<std::uint32_t>(to - whole),
+      .lkey = resources_.send_pool.lkey(),
+      .local = reinterpret_cast<std::uint64_t>(whole)};
   resources_.address_data(peer, &record);
   context_.profile.count_sent(traffic_of(message.type), record.length);
   if (Status status = rc ? peer.connection->rc->post(record) : default_queue.post(record);
@@ -277,10 +270,7 @@ void MessageSender::post_flush(Peer& peer) {
   }
   if (rc ? peer.connection->rc->full() : default_queue.full())
     return;  // retried with the next message, or in keep_alive()
-  SendRecord record;
-  record.kind = SendRecord::Kind::flush;
-  record.opcode = IBV_WR_RDMA_WRITE;
-  record.peer = peer.id;
+  SendRecord record{.kind = SendRecord::Kind::flush, .opcode = IBV_WR_RDMA_WRITE, .peer = peer.id};
   resources_.address_data(peer, &record);
   peer.tx.flush_posted = true;
   ++peer.state.make().tx.flushes;

@@ -6,10 +6,6 @@
 #pragma once
 
 #include "core/messaging/private_receive_queue.h"
-#include "core/messaging/ud_transport.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -11,13 +11,8 @@
 //
 // Posted receives cannot be removed from a queue pair: their buffers are released when it is RESET,
 // except those that hold messages.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/messaging/private_receive_queue.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -176,12 +171,11 @@ void PrivateReceiveQueues::report_private_credits(Peer& peer) {
 void PrivateReceiveQueues::send_private_credits(Peer& peer) {
   // The peer knows of them by the time it sends over RC.
   if (!over_rc(peer.rx.kind)) return;
-  wire::ControlMessage message;
-  message.type = wire::Control::credit;
-  message.kind = static_cast<std::uint8_t>(ChannelKind::rc_sr);
-  message.credits = static_cast<std::uint16_t>(
-      std::min(peer.state->rx.private_queue.unreported, wire::kMostCredits));
-  message.request = peer.state->rx.private_queue.request;
+  wire::ControlMessage message{.type = wire::Control::credit,
+                               .kind = static_cast<std::uint8_t>(ChannelKind::rc_sr),
+                               .request = peer.state->rx.private_queue.request,
+                               .credits = static_cast<std::uint16_t>(std::min(
+                                   peer.state->rx.private_queue.unreported, wire::kMostCredits))};
   peer.state.make().rx.private_queue.unreported -= message.credits;
   peer.state.make().rx.private_queue.granted += message.credits;
   credits_.count_credit_message();
@@ -202,10 +196,9 @@ bool PrivateReceiveQueues::post_private_control(Peer& peer, wire::ControlMessage
     std::memcpy(body + length, detail, sizeof *detail);
     length += sizeof *detail;
   }
-  wire::Header header;
-  header.type = wire::Type::control;
-  header.index = peer.remote_index;
-  header.length = static_cast<std::uint16_t>(length);
+  wire::Header header{.index = peer.remote_index,
+                      .length = static_cast<std::uint16_t>(length),
+                      .type = wire::Type::control};
   hand_back(peer, &header);
   const ibv_sge sges[2] = {
       {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0},

@@ -8,12 +8,8 @@
 // receives serve the next burst. A thread that waits for events, as in MVAPICH, would need a lock
 // around queue and pool. Under a virtual clock reading costs nothing, and the event wakes the
 // process.
-#include <bit>
-#include <cerrno>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/messaging/shared_receive_queue.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -40,16 +36,15 @@ void SharedReceiveQueue::begin_receives() noexcept {
 
 void SharedReceiveQueue::begin_flow_control() noexcept {
   using Rule = SrqFlowControl::Rule;
-  SrqFlowControl::Limits limits;
-  limits.first = std::bit_floor(static_cast<std::uint16_t>(
-      std::min(context_.settings.credits_first, context_.settings.credits)));
-  limits.most = static_cast<std::uint16_t>(context_.settings.credits);
-  limits.most_receives = static_cast<std::uint32_t>(context_.settings.receive_buffers);
-  limits.retries = !context_.over_datagrams();
-  limits.rule = context_.settings.break_rule == "lend-freely"  ? Rule::unlimited
-                : context_.settings.break_rule == "lend-least" ? Rule::safe
-                                                               : Rule::by_demand;
-  flow_.configure(limits);
+  const Settings& settings = context_.settings;
+  flow_.configure({.first = std::bit_floor(static_cast<std::uint16_t>(
+                       std::min(settings.credits_first, settings.credits))),
+                   .most = static_cast<std::uint16_t>(settings.credits),
+                   .most_receives = static_cast<std::uint32_t>(settings.receive_buffers),
+                   .retries = !context_.over_datagrams(),
+                   .rule = settings.break_rule == "lend-freely"  ? Rule::unlimited
+                           : settings.break_rule == "lend-least" ? Rule::safe
+                                                                 : Rule::by_demand});
 }
 
 void SharedReceiveQueue::post_receives() {

@@ -6,9 +6,6 @@
 #pragma once
 
 #include "core/messaging/credits.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -6,13 +6,8 @@
 // duplicate or out-of-order message, because its sender waits then. Acknowledgements need no data
 // send buffer, and control buffers return with the adapter's completion, not with the peer's reply:
 // so they can always be sent eventually.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/messaging/ud_transport.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -114,11 +109,10 @@ void UdTransport::release_kept(std::uint32_t buffer) {
 void UdTransport::resend_data(Peer& peer, const UdReliability::Sent& message) {
   MessageQueue& queue = *resources_.pool(Purpose::data)[peer.data_queue];
   if (queue.full()) return;  // the timer retries
-  SendRecord record;
-  record.kind = SendRecord::Kind::message;
-  record.pool = SendRecord::Pool::kept;
-  record.peer = peer.id;
-  record.buffer = message.buffer;
+  SendRecord record{.kind = SendRecord::Kind::message,
+                    .pool = SendRecord::Pool::kept,
+                    .peer = peer.id,
+                    .buffer = message.buffer};
   // Unchanged, because the adapter may be reading it. Old acknowledgements in it are harmless.
   record.local = reinterpret_cast<std::uint64_t>(resources_.send_pool.data(message.buffer));
   record.lkey = resources_.send_pool.lkey();
@@ -195,9 +189,7 @@ void UdTransport::send_probe(Peer& peer) {
   wire::Datagram datagram;
   const bool gap = link.control_gap;
   stamp(peer, wire::DatagramKind::probe, &datagram);
-  wire::WireupRequest wireup;
-  wireup.address = context_.address;
-  wireup.index = peer.id;
+  const wire::WireupRequest wireup{.address = context_.address, .index = peer.id};
   if (!control_sender_.post_control(peer, true, {&datagram, &wireup, sizeof wireup})) {
     link.control_gap = gap;  // the timer retries
   }
@@ -227,8 +219,7 @@ void UdTransport::list_ud(Peer& peer, Nanoseconds at) {
 void UdTransport::service_ud_timers(Nanoseconds now) {
   next_ud_timer_ = INT64_MAX;
   Nanoseconds next = INT64_MAX;
-  for (std::size_t i = 0; i < ud_pending_.size();) {
-    Peer& peer = *ud_pending_[i];
+  remove_done(ud_pending_, [&](Peer& peer) {
     UdReliability& link = *peer.link;
     if (!peer.lost && link.owes_ack && link.ack_at <= now) send_ack(peer);
     if (!peer.lost && link.due != 0 && link.due <= now) on_ud_timeout(peer, now);
@@ -236,15 +227,13 @@ void UdTransport::service_ud_timers(Nanoseconds now) {
         link.control_sent < std::min(link.control.size(), UdReliability::kControlWindow);
     if (peer.lost || (link.due == 0 && !link.owes_ack && !blocked)) {
       link.listed = false;
-      ud_pending_[i] = ud_pending_.back();
-      ud_pending_.pop_back();
-      continue;
+      return true;
     }
     if (link.due != 0) next = std::min(next, link.due);
     if (link.owes_ack) next = std::min(next, link.ack_at);
     if (blocked) next = std::min(next, now + kSoon);
-    ++i;
-  }
+    return false;
+  });
   next_ud_timer_ = std::min(next_ud_timer_, next);
 }
 

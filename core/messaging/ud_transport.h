@@ -8,9 +8,6 @@
 #pragma once
 
 #include "core/messaging/control_sender.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

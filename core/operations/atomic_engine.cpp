@@ -6,13 +6,6 @@
 // Requests are queued in the backlog with messages, so neither starves the other. Answers are sent
 // ahead of the backlog: their operation is complete, and only their own order matters. They are
 // recorded until they are sent, see PeerAtomics.
-#include "core/protocol/atomics.h"
-
-#include <fmt/format.h>
-
-#include <cstring>
-#include <utility>
-
 #include "core/operations/atomic_engine.h"
 #include "core/protocol/atomic_kernels.h"
 
@@ -79,13 +72,12 @@ Status AtomicEngine::atomic_now(const AtomicRequest& request) {
     return {Code::invalid, fmt::format("atomic: no such peer: {}", request.peer)};
   if (peer->lost) return peer->state->loss;
   if (Status status = check(request); !status.ok()) return status;
-  wire::Atomic head;
-  head.address = request.remote_address;
-  head.rkey = static_cast<std::uint32_t>(request.key);
-  head.count = static_cast<std::uint16_t>(request.count);
-  head.form = request.form;
-  head.op = request.op;
-  head.type = request.type;
+  wire::Atomic head{.address = request.remote_address,
+                    .rkey = static_cast<std::uint32_t>(request.key),
+                    .count = static_cast<std::uint16_t>(request.count),
+                    .form = request.form,
+                    .op = request.op,
+                    .type = request.type};
   IoVec operands, compare, result;
   Status status = gather(request.operands, operand_bytes(head), "operands", &operands);
   if (status.ok())
@@ -126,10 +118,7 @@ bool AtomicEngine::try_atomic(AtomicOperation& operation) {
   PeerAtomics& atomics = *peer.state->atomics;
   if (atomics.asked.size() >= kAtomicWindow) return false;
   operation.head.number = atomics.next_number;
-  StreamMessage message;
-  message.type = operation.type;
-  message.flags = operation.flags;
-  message.data = operation.data;
+  StreamMessage message{.type = operation.type, .flags = operation.flags, .data = operation.data};
   std::array<std::byte, sizeof(wire::Atomic) + kAtomicLimit> bytes;
   wire::Segment segment;
   IoVec parts;
@@ -159,10 +148,9 @@ void AtomicEngine::end_atomic(AtomicOperation& operation, Status status) {
     events_.on_transfer_done(*transfer, std::move(status));
     return;
   }
-  Completion done;
-  done.context = operation.report.context;
-  done.length = operation.head.count * size_of(operation.head.type);
-  done.flags = operation.completion_flags;
+  Completion done{.context = operation.report.context,
+                  .length = operation.head.count * size_of(operation.head.type),
+                  .flags = operation.completion_flags};
   if (status.ok()) {
     context_.finish(operation.report, done);
   } else {
@@ -183,11 +171,9 @@ void AtomicEngine::end_atomics(Peer& peer) {
 void AtomicEngine::on_answer(Peer& peer, const wire::Header& header, const std::byte* payload) {
   SendOperation* const first = owes_answers(peer) ? peer.state->atomics->asked.first() : nullptr;
   const auto damaged = [&](std::string_view what, std::uint64_t value) {
-    events_.lose_peer(
-        peer,
-        Status{Code::invalid,
-               fmt::format("{}: response to a request has {} {}, not that of the oldest request",
-                           peer.address.to_string(), what, value)});
+    events_.protocol_error(
+        peer, fmt::format("response to a request has {} {}, not that of the oldest request", what,
+                          value));
   };
   if (first == nullptr) return damaged("number", header.tag);
   auto& operation = static_cast<AtomicOperation&>(*first);
@@ -253,11 +239,7 @@ void AtomicEngine::on_request(Peer& peer, const wire::Header& header, const std:
   } else {
     status = take_segment(peer, header, payload);
   }
-  if (!status.ok()) {
-    events_.lose_peer(peer, Status{Code::invalid,
-                                   fmt::format("{}: {}", peer.address.to_string(), status.text())});
-    return;
-  }
+  if (!status.ok()) return events_.protocol_error(peer, status.text());
   if (!atomics.listed) send_answers(peer);
 }
 
@@ -276,13 +258,11 @@ Status AtomicEngine::take_atomic(Peer& peer, const wire::Header& header, const s
   context_.charge(Work::copy, header.length);
   ++atomics.unsent;
   if (answer.code == Code::ok && (header.flags & wire::kRemoteData) != 0) {
-    Completion remote_write;
-    remote_write.context = context_.remote_write_report.context;
-    remote_write.length = request.count * size_of(request.type);
-    remote_write.data = header.data;
-    remote_write.flags = kAtomic | kRemoteWrite | kRemoteData;
-    remote_write.source = peer.id;
-    context_.finish(context_.remote_write_report, remote_write);
+    context_.finish(context_.remote_write_report, {.context = context_.remote_write_report.context,
+                                                   .length = request.count * size_of(request.type),
+                                                   .data = header.data,
+                                                   .flags = kAtomic | kRemoteWrite | kRemoteData,
+                                                   .source = peer.id});
   }
   return {};
 }
@@ -316,12 +296,11 @@ void AtomicEngine::send_answers(Peer& peer) {
       }
       bytes = reinterpret_cast<const std::byte*>(answer.address);
     }
-    StreamMessage message;
-    message.type = wire::Type::answer;
-    message.tag = answer.number;
-    message.data = static_cast<std::uint64_t>(answer.code);
-    message.bytes = bytes;
-    message.length = answer.length;
+    StreamMessage message{.type = wire::Type::answer,
+                          .tag = answer.number,
+                          .data = static_cast<std::uint64_t>(answer.code),
+                          .bytes = bytes,
+                          .length = answer.length};
     if (!sender_.post_stream(peer, message)) break;
     if (answer.reads) context_.charge(Work::copy, answer.length);
     if (peer.lost) return;
@@ -333,19 +312,15 @@ void AtomicEngine::send_answers(Peer& peer) {
 
 bool AtomicEngine::pump_answers() {
   bool moved = false;
-  for (std::size_t i = 0; i < answering_.size();) {
-    Peer& peer = *answering_[i];
-    const std::uint32_t before = peer.state->atomics->unsent;
+  remove_done(answering_, [&](Peer& peer) {
+    PeerAtomics& atomics = *peer.state->atomics;
+    const std::uint32_t before = atomics.unsent;
     if (!peer.lost) send_answers(peer);
-    moved = moved || peer.state->atomics->unsent != before;
-    if (peer.lost || peer.state->atomics->unsent == 0) {
-      peer.state->atomics->listed = false;
-      answering_[i] = answering_.back();
-      answering_.pop_back();
-    } else {
-      ++i;
-    }
-  }
+    moved = moved || atomics.unsent != before;
+    const bool done = peer.lost || atomics.unsent == 0;
+    if (done) atomics.listed = false;
+    return done;
+  });
   return moved;
 }
 

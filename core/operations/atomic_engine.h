@@ -5,27 +5,15 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/message_sender.h"
-#include "core/operations/put_engine.h"
-#include "core/operations/rdma_engine.h"
-#include "core/operations/send_backlog.h"
 #include "core/operations/send_engine.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class AtomicEngine : Component {
+class AtomicEngine : MessagingUser {
  public:
-  AtomicEngine(EndpointState& state, MessageSender& sender, SendBacklog& backlog, RdmaEngine& rdma,
-               PutEngine& put, SendEngine& send_engine)
-      : Component(state),
-        sender_(sender),
-        backlog_(backlog),
-        rdma_(rdma),
-        put_(put),
-        send_engine_(send_engine) {}
+  AtomicEngine(EndpointState& state, Messaging& messaging, SendBacklog& backlog, RdmaEngine& rdma,
+               PutEngine& put)
+      : MessagingUser(state, messaging), backlog_(backlog), rdma_(rdma), put_(put) {}
 
   [[nodiscard]] Status atomic_now(const AtomicRequest& request);
   [[nodiscard]] bool try_atomic(AtomicOperation& operation);
@@ -51,11 +39,9 @@ class AtomicEngine : Component {
   [[nodiscard]] Status take_segment(Peer& peer, const wire::Header& header,
                                     const std::byte* payload);
 
-  MessageSender& sender_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
   PutEngine& put_;
-  SendEngine& send_engine_;
 
   std::vector<Peer*> answering_;  // peers with answers that could not be sent yet
 };

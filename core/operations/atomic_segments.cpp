@@ -6,11 +6,7 @@
 //
 // The target checks key and range of every segment when it executes it. A read is executed when its
 // answer is sent: its bytes are copied into the message only then.
-#include <array>
-#include <cstring>
-
 #include "core/operations/atomic_engine.h"
-#include "core/protocol/atomics.h"
 
 namespace turnout {
 

@@ -8,32 +8,23 @@
 // operations use the queue pair too, and otherwise travel as messages (atomic_segments.cpp). A key
 // that the target refuses breaks the connection, which is then recovered
 // (channels/connection_recovery.cpp).
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/operations/fragment_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 
 // At the receiver.
 void FragmentEngine::request_fragments(Transfer& transfer, const wire::Rts& rts) {
   Peer& peer = *transfer.peer;
-  if (transfer.total == 0) {
-    rdma_.end_transfer(transfer);
-    return;
-  }
+  if (transfer.total == 0) return rdma_.end_transfer(transfer);
   transfer.incoming.expected = rts.total;
   transfer.incoming.id = incoming_.add(&transfer);
   ++peer.rx.incoming_large;
   if (peer.rx.retained > 0) (void)events_.relieve(peer);  // the fragments need the credits
-  wire::ControlMessage message;
-  message.type = wire::Control::fragment_request;
-  message.operation = rts.operation;
-  message.ring_address = transfer.incoming.id;
-  control_.send_control(peer, Purpose::credit, message);
+  control_.send_control(peer, Purpose::credit,
+                        {.type = wire::Control::fragment_request,
+                         .ring_address = transfer.incoming.id,
+                         .operation = rts.operation});
 }
 
 // The queue pair of the read failed.
@@ -72,12 +63,11 @@ bool FragmentEngine::pump_fragments() {
       const std::size_t n =
           std::min(sender_.max_payload(peer), operation->iov.total - operation->fragment_offset);
       const IoVec part = operation->iov.slice(operation->fragment_offset, n);
-      StreamMessage message;
-      message.type = wire::Type::fragment;
-      message.tag = operation->fragment_transfer;
-      message.data = operation->fragment_offset;
-      message.iov = &part;
-      message.length = n;
+      StreamMessage message{.type = wire::Type::fragment,
+                            .tag = operation->fragment_transfer,
+                            .data = operation->fragment_offset,
+                            .iov = &part,
+                            .length = n};
       if (!sender_.post_stream(peer, message)) break;
       if (peer.lost) return true;  // its operations have ended, including this one
       operation->fragment_offset += n;
@@ -110,13 +100,10 @@ void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const s
   }
   if (header.data != transfer->posted ||
       header.length > transfer->incoming.expected - transfer->posted) {
-    events_.lose_peer(
+    return events_.protocol_error(
         peer,
-        Status{Code::invalid,
-               fmt::format("{}: fragment of {} bytes at offset {}, with {} of {} bytes received",
-                           peer.address.to_string(), header.length, header.data, transfer->posted,
-                           transfer->incoming.expected)});
-    return;
+        fmt::format("fragment of {} bytes at offset {}, with {} of {} bytes received",
+                    header.length, header.data, transfer->posted, transfer->incoming.expected));
   }
   if (transfer->posted < transfer->total) {
     const std::size_t n = std::min<std::size_t>(header.length, transfer->total - transfer->posted);

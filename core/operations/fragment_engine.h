@@ -5,21 +5,14 @@
 #pragma once
 
 #include "core/memory/slot_table.h"
-#include "core/messaging/control_plane.h"
-#include "core/messaging/message_sender.h"
 #include "core/operations/rdma_engine.h"
-#include "core/operations/send_backlog.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class FragmentEngine : Component {
+class FragmentEngine : MessagingUser {
  public:
-  FragmentEngine(EndpointState& state, ControlPlane& control, MessageSender& sender,
-                 SendBacklog& backlog, RdmaEngine& rdma)
-      : Component(state), control_(control), sender_(sender), backlog_(backlog), rdma_(rdma) {}
+  FragmentEngine(EndpointState& state, Messaging& messaging, SendBacklog& backlog, RdmaEngine& rdma)
+      : MessagingUser(state, messaging), backlog_(backlog), rdma_(rdma) {}
 
   void request_fragments(Transfer& transfer, const wire::Rts& rts);
   void fall_back_to_fragments(Transfer& transfer);
@@ -33,8 +26,6 @@ class FragmentEngine : Component {
   [[nodiscard]] SlotTable<Transfer>& incoming() noexcept { return incoming_; }
 
  private:
-  ControlPlane& control_;
-  MessageSender& sender_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/operations/one_sided.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
@@ -22,19 +19,15 @@ Status OneSided::rma_to_self(const RmaRequest& request, const IoVec& iov) {
   }
   context_.charge(Work::copy, request.length);
   if (request.write && request.has_remote_data) {
-    Completion remote_write;
-    remote_write.context = context_.remote_write_report.context;
-    remote_write.length = request.length;
-    remote_write.data = request.remote_data;
-    remote_write.flags = kRemoteWrite | kRemoteData;
-    remote_write.source = request.peer;
-    context_.finish(context_.remote_write_report, remote_write);
+    context_.finish(context_.remote_write_report, {.context = context_.remote_write_report.context,
+                                                   .length = request.length,
+                                                   .data = request.remote_data,
+                                                   .flags = kRemoteWrite | kRemoteData,
+                                                   .source = request.peer});
   }
-  Completion completion;
-  completion.context = request.report.context;
-  completion.length = request.length;
-  completion.flags = request.write ? kRmaWrite : kRmaRead;
-  context_.finish(request.report, completion);
+  context_.finish(request.report, {.context = request.report.context,
+                                   .length = request.length,
+                                   .flags = request.write ? kRmaWrite : kRmaRead});
   return {};
 }
 

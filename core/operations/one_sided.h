@@ -8,10 +8,6 @@
 #pragma once
 
 #include "core/operations/atomic_engine.h"
-#include "core/operations/rdma_engine.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/operations/posted_receives.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
 
 Completion PostedReceives::completion_of(const wire::Header& header, PeerId peer,
                                          std::size_t length) const {
-  Completion completion;
-  completion.length = length;
-  completion.tag = header.tag;
-  completion.data = header.data;
-  completion.flags = kRecv | ((header.flags & wire::kTagged) != 0 ? kTagged : kMessage) |
-                     ((header.flags & wire::kRemoteData) != 0 ? kRemoteData : 0u);
-  completion.source = peer;
-  return completion;
+  return {.length = length,
+          .tag = header.tag,
+          .data = header.data,
+          .flags = kRecv | ((header.flags & wire::kTagged) != 0 ? kTagged : kMessage) |
+                   ((header.flags & wire::kRemoteData) != 0 ? kRemoteData : 0u),
+          .source = peer};
 }
 
 void PostedReceives::give_ring_credits(Peer& peer, std::uint32_t count) {
@@ -119,11 +114,10 @@ void PostedReceives::end_cancelled(RecvOperation& receive) {
   unpost(receive);
   if (receive.match.peer != kAnyPeer)
     --peer_table_.peers()[receive.match.peer].rx.directed_receives;
-  Completion completion;
-  completion.context = receive.report.context;
-  completion.tag = receive.match.tag;
-  completion.flags = kRecv | (receive.match.tagged ? kTagged : kMessage) |
-                     (receive.multi ? static_cast<unsigned>(kMultiRecvDone) : 0u);
+  Completion completion{.context = receive.report.context,
+                        .tag = receive.match.tag,
+                        .flags = kRecv | (receive.match.tagged ? kTagged : kMessage) |
+                                 (receive.multi ? static_cast<unsigned>(kMultiRecvDone) : 0u)};
   context_.fail(receive.report, completion, Status{Code::canceled, "cancelled"});
   records_.receives.give_back(&receive);
 }

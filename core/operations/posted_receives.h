@@ -6,12 +6,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it. Sizes are bytes.
 #pragma once
 
-#include "core/messaging/control_plane.h"
-#include "core/messaging/credits.h"
-#include "core/messaging/private_receive_queue.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
+#include "core/messaging/messaging.h"
 
 namespace turnout {
 
@@ -24,14 +19,9 @@ struct Arrival {
   std::unique_ptr<std::byte[]>* heap = nullptr;  // if storage is heap: the owner
 };
 
-class PostedReceives : Component {
+class PostedReceives : MessagingUser {
  public:
-  PostedReceives(EndpointState& state, ControlPlane& control, Credits& credits,
-                 PrivateReceiveQueues& private_receives)
-      : Component(state),
-        control_(control),
-        credits_(credits),
-        private_receives_(private_receives) {}
+  PostedReceives(EndpointState& state, Messaging& messaging) : MessagingUser(state, messaging) {}
 
   void release_arrival(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t buffer,
                        std::uint64_t position);
@@ -47,10 +37,6 @@ class PostedReceives : Component {
 
  private:
   void give_ring_credits(Peer& peer, std::uint32_t count);
-
-  ControlPlane& control_;
-  Credits& credits_;
-  PrivateReceiveQueues& private_receives_;
 };
 
 }  // namespace turnout

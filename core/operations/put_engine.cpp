@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/operations/put_engine.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
@@ -221,11 +218,8 @@ void PutEngine::on_rtr_cancel(Peer& peer, std::uint64_t number) {
     peer.state.make().tx.rtrs = std::make_unique<PeerRtrs>();
   }
   if (peer.state->tx.rtrs->cancelled.size() == kMostCancels) {
-    events_.lose_peer(
-        peer, Status{Code::invalid,
-                     fmt::format("{}: cancels more than {} RTRs without waiting for an answer",
-                                 peer.address.to_string(), kMostCancels)});
-    return;
+    return events_.protocol_error(
+        peer, fmt::format("cancels more than {} RTRs without waiting for an answer", kMostCancels));
   }
   std::erase_if(peer.state->tx.rtrs->open,
                 [number](const Rtr& rtr) { return rtr.detail.transfer == number; });
@@ -236,8 +230,7 @@ void PutEngine::on_rtr_cancel(Peer& peer, std::uint64_t number) {
 // In the stream, so that it arrives after the writes and put completions.
 bool PutEngine::pump_rtr_cancels() {
   bool moved = false;
-  for (std::size_t i = 0; i < rtr_cancels_.size();) {
-    Peer& peer = *rtr_cancels_[i];
+  remove_done(rtr_cancels_, [&](Peer& peer) {
     while (!peer.lost && !peer.state->tx.rtrs->cancelled.empty() && records_.sends.ready()) {
       SendOperation& answer = *records_.sends.take();
       answer.peer = &peer;
@@ -248,13 +241,8 @@ bool PutEngine::pump_rtr_cancels() {
         backlog_.enqueue(answer);
       moved = true;
     }
-    if (peer.lost || peer.state->tx.rtrs->cancelled.empty()) {
-      rtr_cancels_[i] = rtr_cancels_.back();
-      rtr_cancels_.pop_back();
-    } else {
-      ++i;
-    }
-  }
+    return peer.lost || peer.state->tx.rtrs->cancelled.empty();
+  });
   return moved;
 }
 

@@ -7,10 +7,6 @@
 #pragma once
 
 #include "core/operations/rdma_engine.h"
-#include "core/operations/send_backlog.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

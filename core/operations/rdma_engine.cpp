@@ -8,14 +8,8 @@
 // which is not switched before they have ended, otherwise DC. A key that the target refuses breaks
 // the queue pair, see channels/connection_recovery.cpp. Without DC see fragments.cpp and
 // atomic_segments.cpp.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-#include <utility>
-
-#include "base/log.h"
 #include "core/operations/rdma_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -53,16 +47,16 @@ bool RdmaEngine::post_segment(Transfer& transfer, std::uint64_t length) {
   if (queue.full()) return false;
   const Transfer::Local& local = transfer.local[transfer.cursor.local_at];
   const wire::RtsSegment& remote = transfer.remote[transfer.cursor.remote_at];
-  SendRecord record;
-  record.kind = SendRecord::Kind::transfer;
-  record.opcode = transfer.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-  record.peer = peer.id;
-  record.transfer = &transfer;
-  record.local = local.address + transfer.cursor.local_offset;
-  record.lkey = local.lkey;
-  record.length = static_cast<std::uint32_t>(length);
-  record.remote = remote.address + transfer.cursor.remote_offset;
-  record.rkey = remote.rkey;
+  SendRecord record{
+      .kind = SendRecord::Kind::transfer,
+      .opcode = static_cast<std::uint8_t>(transfer.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ),
+      .peer = peer.id,
+      .length = static_cast<std::uint32_t>(length),
+      .lkey = local.lkey,
+      .rkey = remote.rkey,
+      .local = local.address + transfer.cursor.local_offset,
+      .remote = remote.address + transfer.cursor.remote_offset,
+      .transfer = &transfer};
   context_.profile.count_sent(transfer.write ? Traffic::write : Traffic::read, length);
   Status status;
   if (transfer.over_rc) {

@@ -5,20 +5,16 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/control_plane.h"
 #include "core/operations/posted_receives.h"
 #include "core/operations/send_backlog.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class RdmaEngine : Component {
+class RdmaEngine : MessagingUser {
  public:
-  RdmaEngine(EndpointState& state, ControlPlane& control, PostedReceives& posted,
+  RdmaEngine(EndpointState& state, Messaging& messaging, PostedReceives& posted,
              SendBacklog& backlog)
-      : Component(state), control_(control), posted_(posted), backlog_(backlog) {}
+      : MessagingUser(state, messaging), posted_(posted), backlog_(backlog) {}
 
   [[nodiscard]] bool reaches_over_rc(const Peer& peer) const noexcept;
   bool pump(Transfer& transfer);
@@ -42,7 +38,6 @@ class RdmaEngine : Component {
   [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
   [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
 
-  ControlPlane& control_;
   PostedReceives& posted_;
   SendBacklog& backlog_;
 

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives messages: stream order of each source, matching, posted receives.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-#include <optional>
-#include <utility>
-
-#include "base/log.h"
 #include "core/operations/receive_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -176,10 +169,9 @@ bool ReceiveEngine::poll_ring(Peer& peer) {
     if (Status status = wire::check_header(header);
         !status.ok() || !peer.state->rx.ring->fits(header) || (header.flags & wire::kWireup) != 0 ||
         header.type == wire::Type::control) {
-      events_.lose_peer(
-          peer, Status{Code::invalid,
-                       fmt::format("{}: damaged message in its ring: {}", peer.address.to_string(),
-                                   status.ok() ? "length or type out of range" : status.text())});
+      events_.protocol_error(
+          peer, fmt::format("damaged message in its ring: {}",
+                            status.ok() ? "length or type out of range" : status.text()));
       return true;
     }
     if (!unexpected_.may_deliver(peer, header)) break;
@@ -259,17 +251,15 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
       deliver_large(peer, header, *rts, arrival);
       if (peer.lost) return;
       break;
-    case wire::Type::rma_data: {
-      Completion completion;
-      completion.context = context_.remote_write_report.context;
-      completion.length = header.tag;  // bytes written, see on_transfer_done
-      completion.data = header.data;
-      completion.flags = kRemoteWrite | kRemoteData;
-      completion.source = peer.id;
-      context_.finish(context_.remote_write_report, completion);
+    case wire::Type::rma_data:  // its tag: bytes written, see on_transfer_done
+      context_.finish(context_.remote_write_report,
+                      {.context = context_.remote_write_report.context,
+                       .length = header.tag,
+                       .data = header.data,
+                       .flags = kRemoteWrite | kRemoteData,
+                       .source = peer.id});
       posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
-    }
     case wire::Type::fragment:
     case wire::Type::wireup:
     case wire::Type::put_completion:
@@ -293,14 +283,9 @@ void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const 
       rts.has_rtr != 0
           ? fragments_.incoming().find(rts.rtr)->incoming.receive  // see put_completed()
           : records_.matcher.find_posted(peer.id, tagged, header.tag);
-  if (receive == nullptr && context_.closing) {
-    posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-    return;
-  }
-  if (receive == nullptr) {
-    unexpected_.keep_unexpected(peer, header, arrival);
-    return;
-  }
+  if (receive == nullptr && context_.closing)
+    return posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+  if (receive == nullptr) return unexpected_.keep_unexpected(peer, header, arrival);
   if (rts.has_rtr != 0) {
     // A late write of the failed queue pair must not reach the next message's buffer.
     for (Registration& region : receive->rtr->regions) region.discard();
@@ -371,10 +356,8 @@ bool ReceiveEngine::cancel(void* context) {
       }
       // Its message may be in the process of being written.
       r->cancelled = true;
-      wire::ControlMessage message;
-      message.type = wire::Control::rtr_cancel;
-      message.operation = r->rtr->incoming.id;
-      control_.send_control(*r->rtr->peer, Purpose::credit, message);
+      control_.send_control(*r->rtr->peer, Purpose::credit,
+                            {.type = wire::Control::rtr_cancel, .operation = r->rtr->incoming.id});
       return true;
     }
   }
@@ -397,22 +380,17 @@ bool ReceiveEngine::pump_stalled() {
     unexpected_.pending_wireups().erase(unexpected_.pending_wireups().begin());
     on_data(pending.buffer, pending.length);
   }
-  for (std::size_t i = 0; i < unexpected_.stalled().size();) {
-    Peer& peer = *unexpected_.stalled()[i];
+  remove_done(unexpected_.stalled(), [&](Peer& peer) {
     if (!peer.lost && !peer.state->rx.reorder_buffer.empty()) {
       const std::uint32_t before = peer.rx.sequence;
       drain_reorder_buffer(peer);
       moved |= before != peer.rx.sequence;
       if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
     }
-    if (peer.lost || !peer.rx.stalled) {
-      peer.rx.stall_listed = false;
-      unexpected_.stalled()[i] = unexpected_.stalled().back();
-      unexpected_.stalled().pop_back();
-    } else {
-      ++i;
-    }
-  }
+    const bool done = peer.lost || !peer.rx.stalled;
+    if (done) peer.rx.stall_listed = false;
+    return done;
+  });
   return moved;
 }
 

@@ -5,34 +5,17 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/control_plane.h"
-#include "core/messaging/credits.h"
-#include "core/messaging/private_receive_queue.h"
-#include "core/messaging/ud_transport.h"
-#include "core/operations/atomic_engine.h"
-#include "core/operations/fragment_engine.h"
-#include "core/operations/posted_receives.h"
-#include "core/operations/rendezvous_receiver.h"
 #include "core/operations/rtr_engine.h"
-#include "core/operations/send_backlog.h"
 #include "core/operations/unexpected_messages.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class ReceiveEngine : Component {
+class ReceiveEngine : MessagingUser {
  public:
-  ReceiveEngine(EndpointState& state, UdTransport& ud, ControlPlane& control, Credits& credits,
-                PrivateReceiveQueues& private_receives, PostedReceives& posted,
+  ReceiveEngine(EndpointState& state, Messaging& messaging, PostedReceives& posted,
                 SendBacklog& backlog, FragmentEngine& fragments, RendezvousReceiver& rndv,
                 RtrEngine& rtr, AtomicEngine& atomic_engine, UnexpectedMessages& unexpected)
-      : Component(state),
-        ud_(ud),
-        control_(control),
-        credits_(credits),
-        private_receives_(private_receives),
+      : MessagingUser(state, messaging),
         posted_(posted),
         backlog_(backlog),
         fragments_(fragments),
@@ -66,10 +49,6 @@ class ReceiveEngine : Component {
   void deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
                      const Arrival& arrival);
 
-  UdTransport& ud_;
-  ControlPlane& control_;
-  Credits& credits_;
-  PrivateReceiveQueues& private_receives_;
   PostedReceives& posted_;
   SendBacklog& backlog_;
   FragmentEngine& fragments_;

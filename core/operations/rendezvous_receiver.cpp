@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/operations/rendezvous_receiver.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
@@ -61,10 +58,7 @@ void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wir
   transfer->incoming.overflow = rts.total - length;
   transfer->total = length;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
-  if (path == DataPath::fragments) {
-    fragments_.request_fragments(*transfer, rts);
-    return;
-  }
+  if (path == DataPath::fragments) return fragments_.request_fragments(*transfer, rts);
   if (rput_.asks_for_write(*transfer, target)) {
     if (Status status = rput_.ask_for_write(*transfer, target); !status.ok()) {
       transfer->status = status;

@@ -6,13 +6,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it. Sizes are bytes.
 #pragma once
 
-#include "core/operations/fragment_engine.h"
-#include "core/operations/posted_receives.h"
-#include "core/operations/rdma_engine.h"
 #include "core/operations/rput_engine.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

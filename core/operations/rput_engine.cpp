@@ -3,12 +3,8 @@
 //
 // For contiguous receives; otherwise the receiver reads, as under getcqe. Writes use DC: on a
 // switch back from RC only the reads and messages in flight are known.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/log.h"
 #include "core/operations/rput_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 
@@ -25,14 +21,12 @@ Status RputEngine::ask_for_write(Transfer& transfer, const IoVec& target) {
   transfer.kind = Transfer::Kind::rput_recv;
   transfer.incoming.id = fragments_.incoming().add(&transfer);
   ++peer.rx.incoming_large;
-  wire::ControlMessage message;
-  message.type = wire::Control::cts;
-  message.operation = transfer.incoming.fin;
-  wire::Detail detail;
-  detail.address = transfer.local[0].address;
-  detail.length = transfer.total;
-  detail.rkey = transfer.regions[0].rkey();
-  detail.transfer = transfer.incoming.id;
+  const wire::ControlMessage message{.type = wire::Control::cts,
+                                     .operation = transfer.incoming.fin};
+  wire::Detail detail{.address = transfer.local[0].address,
+                      .length = transfer.total,
+                      .transfer = transfer.incoming.id,
+                      .rkey = transfer.regions[0].rkey()};
   control_.send_control(peer, Purpose::credit, message, &detail);
   return {};
 }
@@ -49,11 +43,8 @@ void RputEngine::on_cts(Peer& peer, const wire::ControlMessage& message,
     return;
   }
   if (detail.length > operation->iov.total) {
-    events_.lose_peer(
-        peer, Status{Code::invalid,
-                     fmt::format("{}: CTS for {} bytes of a message of {}",
-                                 peer.address.to_string(), detail.length, operation->iov.total)});
-    return;
+    return events_.protocol_error(peer, fmt::format("CTS for {} bytes of a message of {}",
+                                                    detail.length, operation->iov.total));
   }
   operation->grant = {detail.address, detail.length, detail.transfer, detail.rkey};
   if (rput_sends_.empty() && records_.transfers.ready()) {
@@ -92,11 +83,10 @@ bool RputEngine::pump_rput_sends() {
 void RputEngine::end_rput_send(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   SendOperation& operation = *transfer.operation;
-  wire::ControlMessage message;
-  message.type = wire::Control::written;
-  message.operation = operation.grant.transfer;
-  message.status = static_cast<std::uint32_t>(transfer.status.code());
-  control_.send_control(peer, Purpose::credit, message);
+  control_.send_control(peer, Purpose::credit,
+                        {.type = wire::Control::written,
+                         .operation = operation.grant.transfer,
+                         .status = static_cast<std::uint32_t>(transfer.status.code())});
   if (peer.tx.awaiting_fin > 0) --peer.tx.awaiting_fin;
   backlog_.end_send(operation, transfer.status);
   rdma_.drop_transfer(transfer);

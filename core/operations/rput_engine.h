@@ -7,26 +7,15 @@
 
 #include <deque>
 
-#include "core/memory/slot_table.h"
-#include "core/messaging/control_plane.h"
 #include "core/operations/fragment_engine.h"
-#include "core/operations/rdma_engine.h"
-#include "core/operations/send_backlog.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class RputEngine : Component {
+class RputEngine : MessagingUser {
  public:
-  RputEngine(EndpointState& state, ControlPlane& control, SendBacklog& backlog, RdmaEngine& rdma,
+  RputEngine(EndpointState& state, Messaging& messaging, SendBacklog& backlog, RdmaEngine& rdma,
              FragmentEngine& fragments)
-      : Component(state),
-        control_(control),
-        backlog_(backlog),
-        rdma_(rdma),
-        fragments_(fragments) {}
+      : MessagingUser(state, messaging), backlog_(backlog), rdma_(rdma), fragments_(fragments) {}
 
   [[nodiscard]] bool asks_for_write(const Transfer& transfer, const IoVec& target) const noexcept;
   [[nodiscard]] Status ask_for_write(Transfer& transfer, const IoVec& target);
@@ -39,7 +28,6 @@ class RputEngine : Component {
  private:
   void start_rput_send(SendOperation& operation);
 
-  ControlPlane& control_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
   FragmentEngine& fragments_;

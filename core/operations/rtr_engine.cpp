@@ -21,14 +21,8 @@
 // A queue pair that is recovered reposts its requests. The receiver may have found the message and
 // reused the buffer meanwhile, so a write without a put completion is not repeated: the sender
 // sends an RTS that names the RTR, and the receiver reads the message unless it has it.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <atomic>
-#include <utility>
-
-#include "base/log.h"
 #include "core/operations/rtr_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -160,9 +154,7 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
                               (peer.rx.last_had_data ? kRemoteData : 0u);
   transfer.completion.source = peer.id;
   transfer.completion.buffer = receive.iov.parts[0].iov_base;
-  wire::ControlMessage message;
-  message.type = wire::Control::rtr;
-  control_.send_control(peer, Purpose::credit, message, &rtr);
+  control_.send_control(peer, Purpose::credit, {.type = wire::Control::rtr}, &rtr);
 }
 
 // Ends the RTR, used or not, and frees the transfer.
@@ -204,18 +196,14 @@ void RtrEngine::end_rtr_recv(Transfer& transfer, const Completion& completion,
 void RtrEngine::on_put_completion(Peer& peer, const wire::Header& header,
                                   const std::byte* payload) {
   wire::PutCompletion message;
-  if (Status status = wire::parse_put_completion(payload, header.length, &message); !status.ok()) {
-    events_.lose_peer(peer, status);
-    return;
-  }
+  if (Status status = wire::parse_put_completion(payload, header.length, &message); !status.ok())
+    return events_.lose_peer(peer, status);
   Transfer* const transfer =
       fragments_.find_incoming(peer, message.transfer, Transfer::Kind::rtr_recv);
   if (transfer == nullptr || message.length > transfer->total) {
-    events_.lose_peer(
-        peer, Status{Code::invalid,
-                     fmt::format("{}: put completion for {} bytes of RTR {:#x}, which is not open",
-                                 peer.address.to_string(), message.length, message.transfer)});
-    return;
+    return events_.protocol_error(
+        peer, fmt::format("put completion for {} bytes of RTR {:#x}, which is not open",
+                          message.length, message.transfer));
   }
   restore_last_byte(*transfer);
   if (message.length > 0) {

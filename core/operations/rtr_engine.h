@@ -6,26 +6,17 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "base/split_mix.h"
-#include "core/messaging/control_plane.h"
 #include "core/operations/fragment_engine.h"
-#include "core/operations/posted_receives.h"
-#include "core/operations/rdma_engine.h"
-#include "core/operations/send_backlog.h"
 #include "core/operations/send_engine.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class RtrEngine : Component {
+class RtrEngine : MessagingUser {
  public:
-  RtrEngine(EndpointState& state, ControlPlane& control, PostedReceives& posted,
+  RtrEngine(EndpointState& state, Messaging& messaging, PostedReceives& posted,
             SendBacklog& backlog, RdmaEngine& rdma, FragmentEngine& fragments,
             SendEngine& send_engine)
-      : Component(state),
-        control_(control),
+      : MessagingUser(state, messaging),
         posted_(posted),
         backlog_(backlog),
         rdma_(rdma),
@@ -53,7 +44,6 @@ class RtrEngine : Component {
   void close_rtr(Transfer& transfer, bool taken);
   void end_rtr_recv(Transfer& transfer, const Completion& completion, const Status& status);
 
-  ControlPlane& control_;
   PostedReceives& posted_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;

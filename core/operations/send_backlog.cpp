@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/operations/send_backlog.h"
-
-#include <fmt/format.h>
-
 #include "base/log.h"
 
 namespace turnout {
@@ -62,18 +59,15 @@ void SendBacklog::list_backlog(Peer& peer) {
 }
 
 void SendBacklog::end_send(SendOperation& operation, Status status) {
-  if (wire::is_request(operation.type)) {
-    events_.end_atomic(static_cast<AtomicOperation&>(operation), std::move(status));
-    return;
-  }
+  if (wire::is_request(operation.type))
+    return events_.end_atomic(static_cast<AtomicOperation&>(operation), std::move(status));
   forget_awaiting(operation);
   if (operation.fragment_transfer != 0) fragmented_.remove(&operation);
   const bool failed = !status.ok();
-  Completion done;
-  done.context = operation.report.context;
-  done.length = operation.iov.total;
-  done.tag = operation.tag;
-  done.flags = operation.completion_flags;
+  Completion done{.context = operation.report.context,
+                  .length = operation.iov.total,
+                  .tag = operation.tag,
+                  .flags = operation.completion_flags};
   if (status.ok()) {
     context_.finish(operation.report, done);
   } else {

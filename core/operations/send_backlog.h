@@ -6,9 +6,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/protocol/operation.h"
 #include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 

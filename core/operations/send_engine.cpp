@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Send operations: eager or rendezvous, sent at once or queued in the backlog, until complete.
-#include <fmt/format.h>
-
-#include <array>
-#include <utility>
-
-#include "base/log.h"
 #include "core/operations/send_engine.h"
+#include "base/log.h"
 
 namespace turnout {
 
@@ -42,20 +37,18 @@ Status SendEngine::send_now(const SendRequest& request) {
   const bool wait = large && at == PutEngine::kNoRtr && put_.may_defer(*peer);
   if (!wait && defers(*peer)) put_.release_deferred(*peer);
   if (eager && peer->state->tx.backlog.empty() && !is_putting(*peer)) {
-    StreamMessage message;
-    message.type = wire::Type::eager;
-    message.flags = flags;
-    message.tag = request.tag;
-    message.data = request.remote_data;
-    message.iov = &iov;
-    message.length = message.counts_as = iov.total;
+    StreamMessage message{.type = wire::Type::eager,
+                          .flags = flags,
+                          .tag = request.tag,
+                          .data = request.remote_data,
+                          .iov = &iov,
+                          .length = iov.total,
+                          .counts_as = iov.total};
     if (sender_.post_stream(*peer, message)) {
-      Completion done;
-      done.context = request.report.context;
-      done.length = iov.total;
-      done.tag = request.tag;
-      done.flags = completion_flags;
-      context_.finish(request.report, done);
+      context_.finish(request.report, {.context = request.report.context,
+                                       .length = iov.total,
+                                       .tag = request.tag,
+                                       .flags = completion_flags});
       put_.consume_rtr(*peer, at);
       return {};
     }
@@ -137,11 +130,10 @@ bool SendEngine::try_operation(SendOperation& operation) {
   if (is_putting(peer) && operation.type != wire::Type::put_completion && operation.rtr == 0) {
     return false;
   }
-  StreamMessage message;
-  message.flags = operation.flags;
-  message.tag = operation.tag;
-  message.data = operation.data;
-  message.counted = operation.counted;
+  StreamMessage message{.flags = operation.flags,
+                        .tag = operation.tag,
+                        .data = operation.data,
+                        .counted = operation.counted};
   if (operation.type == wire::Type::put_completion) {
     const wire::PutCompletion completion{operation.grant.transfer,
                                          operation.grant.length,
@@ -213,17 +205,11 @@ bool SendEngine::pump_backlog(Peer& peer) {
 
 bool SendEngine::pump_backlogs() {
   bool moved = false;
-  for (std::size_t i = 0; i < backlog_.backlogged().size();) {
-    Peer& peer = *backlog_.backlogged()[i];
+  remove_done(backlog_.backlogged(), [&](Peer& peer) {
     if (!defers(peer)) moved |= pump_backlog(peer);
-    if (peer.state->tx.backlog.empty()) {
-      peer.backlogged = false;
-      backlog_.backlogged()[i] = backlog_.backlogged().back();
-      backlog_.backlogged().pop_back();
-    } else {
-      ++i;
-    }
-  }
+    if (peer.state->tx.backlog.empty()) peer.backlogged = false;
+    return !peer.backlogged;
+  });
   return moved;
 }
 

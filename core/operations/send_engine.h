@@ -5,19 +5,14 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/message_sender.h"
 #include "core/operations/put_engine.h"
-#include "core/operations/send_backlog.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
-class SendEngine : Component {
+class SendEngine : MessagingUser {
  public:
-  SendEngine(EndpointState& state, MessageSender& sender, SendBacklog& backlog, PutEngine& put)
-      : Component(state), sender_(sender), backlog_(backlog), put_(put) {}
+  SendEngine(EndpointState& state, Messaging& messaging, SendBacklog& backlog, PutEngine& put)
+      : MessagingUser(state, messaging), backlog_(backlog), put_(put) {}
 
   [[nodiscard]] Status send_now(const SendRequest& request);
   [[nodiscard]] static Status too_many_wait();
@@ -32,7 +27,6 @@ class SendEngine : Component {
   // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
 
-  MessageSender& sender_;
   SendBacklog& backlog_;
   PutEngine& put_;
 };

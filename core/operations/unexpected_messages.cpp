@@ -7,13 +7,8 @@
 // a receive for that peer is posted, the matching message may be behind the retained ones, so
 // messages are copied beyond the limit, up to the budget. If even a record does not fit, the stream
 // of that peer stalls until one is free; its messages wait in their buffers.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "base/log.h"
 #include "core/operations/unexpected_messages.h"
+#include "base/log.h"
 
 namespace turnout {
 namespace {
@@ -284,10 +279,9 @@ Status UnexpectedMessages::peek(const PeekRequest& request) {
     events_.progress();
     message = records_.matcher.find_unexpected(wanted);
   }
-  Completion completion;
-  completion.context = request.report.context;
-  completion.tag = request.tag;
-  completion.flags = kRecv | (request.tagged ? kTagged : kMessage);
+  Completion completion{.context = request.report.context,
+                        .tag = request.tag,
+                        .flags = kRecv | (request.tagged ? kTagged : kMessage)};
   if (message == nullptr) {
     Peer* const peer = request.peer == kAnyPeer ? nullptr : peer_table_.find_peer(request.peer);
     if (peer != nullptr && peer->lost) {

@@ -5,14 +5,8 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/messaging/control_plane.h"
-#include "core/messaging/credits.h"
 #include "core/operations/atomic_engine.h"
-#include "core/operations/posted_receives.h"
 #include "core/operations/rendezvous_receiver.h"
-#include "core/protocol/operation.h"
-#include "core/state/component.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
@@ -20,13 +14,11 @@ struct PendingWireup {
   std::uint32_t buffer, length;
 };
 
-class UnexpectedMessages : Component {
+class UnexpectedMessages : MessagingUser {
  public:
-  UnexpectedMessages(EndpointState& state, ControlPlane& control, Credits& credits,
-                     PostedReceives& posted, RendezvousReceiver& rndv, AtomicEngine& atomic_engine)
-      : Component(state),
-        control_(control),
-        credits_(credits),
+  UnexpectedMessages(EndpointState& state, Messaging& messaging, PostedReceives& posted,
+                     RendezvousReceiver& rndv, AtomicEngine& atomic_engine)
+      : MessagingUser(state, messaging),
         posted_(posted),
         rndv_(rndv),
         atomic_engine_(atomic_engine) {}
@@ -55,8 +47,6 @@ class UnexpectedMessages : Component {
   void drop_unexpected(UnexpectedMessage& message);
   void start_waiting(UnexpectedMessage& message, DataPath path);
 
-  ControlPlane& control_;
-  Credits& credits_;
   PostedReceives& posted_;
   RendezvousReceiver& rndv_;
   AtomicEngine& atomic_engine_;

@@ -7,16 +7,11 @@
 // and an adapter (tests/support/component_world.h).
 #pragma once
 
-#include "core/connection/eviction.h"
-#include "core/flow/srq_flow_control.h"
-#include "core/state/endpoint_context.h"
 #include "core/state/endpoint_events.h"
 #include "core/state/memory_registration.h"
 #include "core/state/operation_records.h"
-#include "core/state/peer.h"
 #include "core/state/peer_table.h"
 #include "core/state/polled_rings.h"
-#include "core/state/transport_resources.h"
 
 namespace turnout {
 

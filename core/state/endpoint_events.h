@@ -9,13 +9,11 @@
 // The endpoint owns it; only the thread that drives the endpoint calls it.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 
-#include "core/protocol/operation.h"
-#include "core/state/peer.h"
 #include "core/state/peer_state.h"
-#include "core/transport/send_queue.h"
-#include "core/transport/wire.h"
 
 namespace turnout {
 
@@ -64,6 +62,10 @@ class EndpointEvents {
   void take_ud_header(Peer& peer, const wire::Datagram& datagram);
   void reject(Peer& peer);
   void lose_peer(Peer& peer, const Status& why);
+  // The peer sent what no endpoint sends; `what` follows its address in the log.
+  void protocol_error(Peer& peer, std::string_view what) {
+    lose_peer(peer, Status{Code::invalid, fmt::format("{}: {}", peer.address.to_string(), what)});
+  }
   bool progress();
 
  private:

@@ -6,10 +6,7 @@
 // memory that was not unmapped since its registration (unmap_log.h explains why none is missed).
 // Under a virtual clock the process's own mappings are not relevant: the simulated program reports
 // freed memory (forget_memory), so that cache hits depend on the program only.
-#include <fmt/format.h>
 #include "core/state/peer.h"
-
-#include <cerrno>
 
 #include "base/log.h"
 #include "core/memory/unmap_monitor.h"

@@ -351,9 +351,11 @@ static_assert(sizeof(Peer) + sizeof(PeerState) + sizeof(ChannelChange) + sizeof(
 
 // When a direction ends or changes its channel, its sender reports the last message that it sent
 // there, and the number of control messages into private receives, which have no sequence numbers.
-inline void report_last(const Peer& peer, wire::ControlMessage* message) noexcept {
-  message->last_sequence = peer.tx.sequence - 1;
-  message->sequence = peer.state->tx.private_queue.controls;
+[[nodiscard]] inline wire::ControlMessage with_last(const Peer& peer,
+                                                    wire::ControlMessage message) noexcept {
+  message.last_sequence = peer.tx.sequence - 1;
+  message.sequence = peer.state->tx.private_queue.controls;
+  return message;
 }
 inline void note_last(Peer& peer, const wire::ControlMessage& message) {
   ChannelChange& change = peer.change.make();

@@ -37,6 +37,19 @@ inline bool go_on_with_each(std::vector<Peer*>& list, GoOn&& go_on) {
   }
   return moved;
 }
+// Removes the peers of which `done` is true; the list may grow meanwhile. The last takes the place
+// of a removed one.
+template <class Done>
+inline void remove_done(std::vector<Peer*>& list, Done&& done) {
+  for (std::size_t i = 0; i < list.size();) {
+    if (!done(*list[i])) {
+      ++i;
+      continue;
+    }
+    list[i] = list.back();
+    list.pop_back();
+  }
+}
 // Answers from the peer are pending.
 [[nodiscard]] inline bool owes_answers(const Peer& peer) noexcept {
   return peer.state->atomics && !peer.state->atomics->asked.empty();

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/state/peer_table.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <bit>
-
 #include "base/log.h"
 #include "core/transport/path.h"
 

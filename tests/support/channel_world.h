@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ChannelWorld: ComponentWorld with the components of core/messaging, core/operations and
-// core/channels, wired in the order of core/endpoint/components.h.
+// core/channels.
 //
 // Queue pairs are made by no adapter: make_rc() gives a peer one, and jobs in the background do not
 // run until the test says how they ended. The pool of control messages has no buffers, so every one
@@ -14,19 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/channels/channel_negotiator.h"
-#include "core/channels/channel_selector.h"
-#include "core/channels/connection_recovery.h"
-#include "core/channels/connection_slots.h"
-#include "core/channels/data_paths.h"
-#include "core/channels/decision_outcomes.h"
-#include "core/channels/keep_alive.h"
-#include "core/channels/rc_pool.h"
-#include "core/channels/rejection.h"
-#include "core/channels/xrc_connections.h"
-#include "core/channels/xrc_recovery.h"
-#include "core/messaging/shared_receive_queue.h"
-#include "core/operations/unexpected_messages.h"
+#include "core/channels/channels.h"
 #include "tests/support/component_world.h"
 
 namespace turnout {
@@ -75,9 +63,21 @@ struct IdleQueuePair : RcQueue {
   }
 };
 
-class ChannelWorld : public ComponentWorld {
+struct WithHeldJobs {
+  HeldJobs* const jobs = new HeldJobs;  // RcPool's
+};
+
+class ChannelWorld : public ComponentWorld,
+                     public WithHeldJobs,
+                     public Messaging,
+                     public Operations,
+                     public Channels {
  public:
-  explicit ChannelWorld(const Settings& wanted = Settings::defaults()) : ComponentWorld(wanted) {
+  explicit ChannelWorld(const Settings& wanted = Settings::defaults())
+      : ComponentWorld(wanted),
+        Messaging{static_cast<EndpointState&>(*this)},
+        Operations{*this, *this},
+        Channels{*this, *this, *this, std::unique_ptr<Background>(jobs)} {
     add_queue(Purpose::data, kQueueDepth);
     add_queue(Purpose::credit, kQueueDepth);
     add_queue(Purpose::establishment, kQueueDepth);
@@ -129,39 +129,6 @@ class ChannelWorld : public ComponentWorld {
     made.kind = static_cast<std::uint8_t>(kind);
     return made;
   }
-
-  ControlSender control_sender{*this};
-  UdTransport ud{*this, control_sender};
-  ControlPlane control{*this, control_sender, ud};
-  Credits credits{*this, control};
-  PrivateReceiveQueues private_receives{*this, control, credits};
-  MessageSender sender{*this, ud, private_receives};
-
-  PostedReceives posted{*this, control, credits, private_receives};
-  SendBacklog backlog{*this};
-  RdmaEngine rdma{*this, control, posted, backlog};
-  FragmentEngine fragments{*this, control, sender, backlog, rdma};
-  RputEngine rput{*this, control, backlog, rdma, fragments};
-  RendezvousReceiver rndv{*this, posted, rdma, fragments, rput};
-  PutEngine put{*this, backlog, rdma};
-  SendEngine send_engine{*this, sender, backlog, put};
-  AtomicEngine atomic_engine{*this, sender, backlog, rdma, put, send_engine};
-  UnexpectedMessages unexpected{*this, control, credits, posted, rndv, atomic_engine};
-
-  HeldJobs* const jobs = new HeldJobs;  // RcPool's
-
-  DecisionOutcomes outcomes{*this};
-  RcPool rc{*this, private_receives, std::unique_ptr<Background>(jobs)};
-  ConnectionSlots slots{*this, control, unexpected, rc};
-  XrcConnections xrc_nodes{*this, control, rc};
-  ChannelNegotiator negotiator{*this, control, private_receives, sender, outcomes,
-                               rc,    slots,   xrc_nodes};
-  ConnectionRecovery recovery{*this, ud, control, sender, rdma, outcomes, rc, negotiator};
-  XrcRecovery xrc_recovery{*this, control, outcomes, rc, xrc_nodes, negotiator, recovery};
-  ChannelSelector selector{*this, control, outcomes, rc, slots, xrc_nodes, negotiator, recovery};
-  DataPaths data_paths{*this, sender, rc, slots, selector};
-  KeepAlive keep_alive{*this, ud, credits, private_receives, sender, unexpected, xrc_nodes};
-  PeerRejection rejection{*this, control_sender, ud};
 
  private:
   [[nodiscard]] std::unique_ptr<RcQueue> make_queue() {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MessagingWorld: a ComponentWorld with the components of core/messaging, in the order of
-// core/endpoint/components.h. Buffers are registered with a device that does nothing
-// (stub_verbs.cpp): messages stay in the records of the queues, and a test puts those of a peer
-// into receive buffers itself.
+// MessagingWorld: a ComponentWorld with the components of core/messaging. Buffers are registered
+// with a device that does nothing (stub_verbs.cpp): messages stay in the records of the queues, and
+// a test puts those of a peer into receive buffers itself.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,13 +12,7 @@
 #include <vector>
 
 #include "core/memory/device_domain.h"
-#include "core/messaging/control_plane.h"
-#include "core/messaging/control_sender.h"
-#include "core/messaging/credits.h"
-#include "core/messaging/message_sender.h"
-#include "core/messaging/private_receive_queue.h"
-#include "core/messaging/shared_receive_queue.h"
-#include "core/messaging/ud_transport.h"
+#include "core/messaging/messaging.h"
 #include "tests/support/component_world.h"
 
 #ifndef STUB_VERBS  // the folder of support/stub_verbs.cpp's library, from CMake
@@ -28,7 +21,7 @@
 
 namespace turnout {
 
-class MessagingWorld : public ComponentWorld {
+class MessagingWorld : public ComponentWorld, public Messaging {
  public:
   static constexpr std::uint32_t kEager = 4096;  // bytes of a receive, and of a send buffer
   static constexpr std::uint32_t kDepth = 8;     // of each send queue
@@ -41,7 +34,8 @@ class MessagingWorld : public ComponentWorld {
     return settings;
   }
 
-  explicit MessagingWorld(const Settings& wanted = stub_settings()) : ComponentWorld(wanted) {
+  explicit MessagingWorld(const Settings& wanted = stub_settings())
+      : ComponentWorld(wanted), Messaging{static_cast<EndpointState&>(*this)} {
     context.domain = std::make_shared<DeviceDomain>(verbs::Device::open(settings).value());
     context.device = &context.domain->device();
     context.format.own_eager_size = kEager;
@@ -113,13 +107,6 @@ class MessagingWorld : public ComponentWorld {
   RecordedQueue& data = add_queue(Purpose::data, kDepth);
   RecordedQueue& credit = add_queue(Purpose::credit, kDepth);
   RecordedQueue& establishment = add_queue(Purpose::establishment, kDepth);
-  ControlSender control_sender{*this};
-  UdTransport ud{*this, control_sender};
-  ControlPlane control{*this, control_sender, ud};
-  Credits credits{*this, control};
-  SharedReceiveQueue shared_receives{*this, credits};
-  PrivateReceiveQueues private_receives{*this, control, credits};
-  MessageSender sender{*this, ud, private_receives};
 };
 
 }  // namespace turnout

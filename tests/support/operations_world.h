@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OperationsWorld: a MessagingWorld with the components of core/operations, in the order of
-// core/endpoint/components.h. A test decides when the adapter has carried out a request.
+// OperationsWorld: a MessagingWorld with the components of core/operations. A test decides when the
+// adapter has carried out a request.
 #pragma once
 
 #include <span>
 
-#include "core/operations/atomic_engine.h"
-#include "core/operations/fragment_engine.h"
-#include "core/operations/one_sided.h"
-#include "core/operations/posted_receives.h"
-#include "core/operations/put_engine.h"
-#include "core/operations/rdma_engine.h"
-#include "core/operations/receive_engine.h"
-#include "core/operations/rendezvous_receiver.h"
-#include "core/operations/rput_engine.h"
-#include "core/operations/rtr_engine.h"
-#include "core/operations/send_backlog.h"
-#include "core/operations/send_engine.h"
-#include "core/operations/unexpected_messages.h"
+#include "core/operations/operations.h"
 #include "tests/support/messaging_world.h"
 
 namespace turnout {
 
-class OperationsWorld : public MessagingWorld {
+class OperationsWorld : public MessagingWorld, public Operations {
  public:
-  using MessagingWorld::MessagingWorld;
+  explicit OperationsWorld(const Settings& wanted = stub_settings())
+      : MessagingWorld(wanted), Operations{*this, *this} {}
 
   [[nodiscard]] Report report(void* of) { return {&completions, &completions, nullptr, of}; }
   // A receive that is posted, of any peer.
@@ -88,20 +77,6 @@ class OperationsWorld : public MessagingWorld {
 
   CompletionQueue completions;
   std::uint32_t next_receive = 0;
-  PostedReceives posted{*this, control, credits, private_receives};
-  SendBacklog backlog{*this};
-  RdmaEngine rdma{*this, control, posted, backlog};
-  FragmentEngine fragments{*this, control, sender, backlog, rdma};
-  RputEngine rput{*this, control, backlog, rdma, fragments};
-  RendezvousReceiver rndv{*this, posted, rdma, fragments, rput};
-  PutEngine put{*this, backlog, rdma};
-  SendEngine send_engine{*this, sender, backlog, put};
-  RtrEngine rtr{*this, control, posted, backlog, rdma, fragments, send_engine};
-  AtomicEngine atomics{*this, sender, backlog, rdma, put, send_engine};
-  OneSided one_sided{*this, rdma, atomics};
-  UnexpectedMessages unexpected{*this, control, credits, posted, rndv, atomics};
-  ReceiveEngine receive_engine{*this,   ud,        control, credits, private_receives, posted,
-                               backlog, fragments, rndv,    rtr,     atomics,          unexpected};
 };
 
 }  // namespace turnout

@@ -21,7 +21,7 @@ struct AtomicWorld : OperationsWorld {
     request.remote_address = address;
     request.key = 3;
     request.report = report(&fetched);
-    const Status status = atomics.atomic_now(request);
+    const Status status = atomic_engine.atomic_now(request);
     complete(data);
     return status;
   }
@@ -31,7 +31,7 @@ struct AtomicWorld : OperationsWorld {
     header.tag = number;
     header.data = static_cast<std::uint64_t>(code);
     header.length = code == Code::ok ? sizeof value : 0;
-    atomics.on_answer(peer, header, reinterpret_cast<const std::byte*>(&value));
+    atomic_engine.on_answer(peer, header, reinterpret_cast<const std::byte*>(&value));
   }
   // The peer's request: the same for our value.
   void take_request(std::uint64_t key) {
@@ -49,8 +49,8 @@ struct AtomicWorld : OperationsWorld {
     wire::Header header;
     header.type = wire::Type::atomic;
     header.length = bytes.size();
-    ASSERT_TRUE(atomics.may_answer(peer));
-    atomics.on_request(peer, header, bytes.data());
+    ASSERT_TRUE(atomic_engine.may_answer(peer));
+    atomic_engine.on_request(peer, header, bytes.data());
   }
 
   Peer& peer = add_known_peer(100);
@@ -111,10 +111,10 @@ TEST(AtomicEngine, CarriesARequestOutOnceAndAnswersWhenItCan) {
   world.peer.tx.credits = 0;
   world.take_request(key);
   EXPECT_EQ(world.value, 35);
-  EXPECT_FALSE(world.atomics.pump_answers());
+  EXPECT_FALSE(world.atomic_engine.pump_answers());
   world.peer.tx.credits = 1;
-  EXPECT_TRUE(world.atomics.pump_answers());
-  EXPECT_FALSE(world.atomics.pump_answers());
+  EXPECT_TRUE(world.atomic_engine.pump_answers());
+  EXPECT_FALSE(world.atomic_engine.pump_answers());
   EXPECT_EQ(world.value, 35);
   ASSERT_EQ(world.data.posted.size(), 1u);
   const wire::Header header = MessagingWorld::header_in(world.data.posted[0]);
