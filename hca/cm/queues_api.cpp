@@ -4,6 +4,7 @@
 #include <rdma/rdma_verbs.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "hca/cm/export.h"
 #include "hca/cm/qp.h"
@@ -127,22 +128,15 @@ TURNOUT_EXPORT int rdma_create_qp_ex(rdma_cm_id* verbs, ibv_qp_init_attr_ex* att
 TURNOUT_EXPORT int rdma_create_qp(rdma_cm_id* verbs, ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (attr == nullptr) return failure(EINVAL);
   ibv_qp_init_attr_ex ex{};
-  ex.qp_context = attr->qp_context;
-  ex.send_cq = attr->send_cq;
-  ex.recv_cq = attr->recv_cq;
-  ex.srq = attr->srq;
-  ex.cap = attr->cap;
-  ex.qp_type = attr->qp_type;
-  ex.sq_sig_all = attr->sq_sig_all;
+  // The struct is the beginning of the extended one.
+  constexpr std::size_t kCommon = offsetof(ibv_qp_init_attr_ex, comp_mask);
+  std::memcpy(&ex, attr, kCommon);
   if (pd != nullptr) {
     ex.comp_mask = IBV_QP_INIT_ATTR_PD;
     ex.pd = pd;
   }
   if (rdma_create_qp_ex(verbs, &ex) != 0) return -1;
-  attr->send_cq = ex.send_cq;
-  attr->recv_cq = ex.recv_cq;
-  attr->srq = ex.srq;
-  attr->cap = ex.cap;
+  std::memcpy(attr, &ex, kCommon);
   return 0;
 }
 
