@@ -44,7 +44,7 @@ class VirtualDataPath final : public DataPath, EngineParts {
     operation->target = sends_to_one(qp.kind) ? qp.attr.dest_qp_num : w.dest_qpn;
     operation->xrc = qp.kind == QpKind::xrc_ini;
     operation->signalled = qp.signal_all || (w.flags & IBV_SEND_SIGNALED) != 0;
-    const bool fetches = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode);
+    const bool fetches = is_fetch(w.opcode);
     std::uint64_t length = w.length;
     if (!w.is_inline) {
       length = 0;
