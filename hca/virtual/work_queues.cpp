@@ -59,33 +59,38 @@ void WorkQueues::drop_done(VirtualQp& qp) {
     Operation* const first = qp.operations.front();
     qp.operations.pop_front();
     if (qp.started > 0) --qp.started;
-    first->qp = nullptr;
-    if (first->events == 0) operations.free(first);
+    let_go(*first);
   }
 }
 
-// Everything not done ends with a flush entry, in order.
-void WorkQueues::fail(VirtualQp& qp, QpPhase to) {
-  const bool fresh = qp.phase != QpPhase::err;
-  if (fresh) qp.phase = to;
-  qp.verbs.qp_base.state = qp.phase == QpPhase::sqe ? IBV_QPS_SQE : IBV_QPS_ERR;
-  Fifo<Operation*> dropped = std::move(qp.operations);
-  qp.operations = Fifo<Operation*>();
+Fifo<Operation*> WorkQueues::take_operations(VirtualQp& qp) {
   contexts.release(qp);
   qp.refused.clear();
   qp.started = 0;
   qp.connected = qp.unanswered = 0;
   qp.waits = false;
+  return std::exchange(qp.operations, {});
+}
+
+void WorkQueues::let_go(Operation& operation) {
+  contexts.leave(operation);
+  operation.qp = nullptr;
+  if (operation.events == 0) operations.free(&operation);
+}
+
+void WorkQueues::fail(VirtualQp& qp, QpPhase to) {
+  const bool fresh = qp.phase != QpPhase::err;
+  if (fresh) qp.phase = to;
+  qp.verbs.qp_base.state = qp.phase == QpPhase::sqe ? IBV_QPS_SQE : IBV_QPS_ERR;
   qp.broken = false;
+  Fifo<Operation*> dropped = take_operations(qp);
   for (std::size_t i = 0; i < dropped.size(); ++i) {
-    Operation* const operation = dropped[i];
-    if (operation->place != Operation::Place::done) {
-      completions.push(qp.send_cq, completion_of(operation->wqe, qp.number, IBV_WC_WR_FLUSH_ERR),
+    Operation& operation = *dropped[i];
+    if (operation.place != Operation::Place::done) {
+      completions.push(qp.send_cq, completion_of(operation.wqe, qp.number, IBV_WC_WR_FLUSH_ERR),
                        false);
     }
-    contexts.leave(*operation);
-    operation->qp = nullptr;
-    if (operation->events == 0) operations.free(operation);
+    let_go(operation);
   }
   if (to != QpPhase::err || !fresh) return;
   if (qp.srq == nullptr) {
@@ -96,18 +101,8 @@ void WorkQueues::fail(VirtualQp& qp, QpPhase to) {
 }
 
 void WorkQueues::drop(VirtualQp& qp) {
-  contexts.release(qp);
-  for (std::size_t i = 0; i < qp.operations.size(); ++i) {
-    Operation* const operation = qp.operations[i];
-    contexts.leave(*operation);
-    operation->qp = nullptr;
-    if (operation->events == 0) operations.free(operation);
-  }
-  qp.operations.clear();
-  qp.refused.clear();
-  qp.started = 0;
-  qp.connected = qp.unanswered = 0;
-  qp.waits = false;
+  Fifo<Operation*> dropped = take_operations(qp);
+  for (std::size_t i = 0; i < dropped.size(); ++i) let_go(*dropped[i]);
 }
 
 void WorkQueues::forget(VirtualQp& qp) {

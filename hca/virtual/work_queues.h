@@ -27,6 +27,10 @@ class WorkQueues : EngineParts {
 
  private:
   void drop_done(VirtualQp& qp);
+  // All operations of the queue pair, which begins anew.
+  [[nodiscard]] Fifo<Operation*> take_operations(VirtualQp& qp);
+  // The queue pair has nothing to do with it any more; the last event that names it frees it.
+  void let_go(Operation& operation);
 };
 
 }  // namespace turnout::hca
