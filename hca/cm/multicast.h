@@ -24,7 +24,7 @@ void deliver_join(Event& event);
 // Leaves a group. Waits until its events are acknowledged: `lock` is released meanwhile. 0 or
 // errno.
 [[nodiscard]] int leave(Id& id, const Address& address, std::unique_lock<std::mutex>& lock);
-// Leaves all, for good; events the user has still refer to the groups.
+// Takes the queue pair out of all groups; events the user has still refer to them.
 void leave_all(Id& id);
 
 }  // namespace turnout::cm
