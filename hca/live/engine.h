@@ -23,12 +23,11 @@ class LiveEngine {
   // Fabric::open's and those of the settings.
   static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
   [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
-  ~LiveEngine();
+  ~LiveEngine() { stop(); }
   // The engine ends with its last context.
   void close(Context& context);
   // As Fabric's.
-  static void before_fork();
-  static void after_fork();
+  static std::mutex& open_mutex() noexcept;
   // Ends the firmware thread. Once, at exit or destruction.
   void stop() noexcept { firmware_.stop(); }
 
