@@ -8,17 +8,17 @@
 
 #include <algorithm>
 
-#include "hca/virtual/processes.h"
+#include "hca/virtual/engine_parts.h"
 #include "hca/virtual/tracer.h"
 
 namespace turnout::hca {
 
-class AdapterContexts : WorldParts {
+class AdapterContexts : EngineParts {
  public:
   // Names the context of a DC initiator at its target's adapter.
   static constexpr std::uint64_t kResponder = std::uint64_t{1} << 32;
 
-  AdapterContexts(const WorldParts& parts, Tracer& trace) : WorldParts(parts), trace_(trace) {}
+  explicit AdapterContexts(const EngineParts& parts) : EngineParts(parts) {}
 
   // The adapter's time for a use of a context. first_miss: that of the side which asks. *latency
   // grows by what the use waits for.
@@ -57,7 +57,7 @@ class AdapterContexts : WorldParts {
       }
       if (!room || kernel.chance(profile.fault_nack)) {
         ++kernel.statistics().dc_nacks;
-        trace_.note(Trace::Kind::nack, qp, operation.target, 0);
+        trace.note(Trace::Kind::nack, qp, operation.target, 0);
         qp.nack_wait = qp.nack_wait == 0 ? profile.dc_nack_wait : qp.nack_wait * 2;
         if (profile.dc_nack_wait_most > 0) {
           qp.nack_wait = std::min(qp.nack_wait, profile.dc_nack_wait_most);
@@ -90,9 +90,6 @@ class AdapterContexts : WorldParts {
       node.contexts.forget(kResponder | qp.number);
     }
   }
-
- private:
-  Tracer& trace_;
 };
 
 }  // namespace turnout::hca

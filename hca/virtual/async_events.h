@@ -8,20 +8,19 @@
 #include <cerrno>
 #include <vector>
 
-#include "hca/virtual/kernel.h"
-#include "hca/virtual/objects.h"
+#include "hca/virtual/engine_parts.h"
 
 namespace turnout::hca {
 
-class AsyncEvents {
+class AsyncEvents : EngineParts {
  public:
-  AsyncEvents(Kernel& kernel, const Profile& profile) : kernel_(kernel), profile_(profile) {}
+  explicit AsyncEvents(const EngineParts& parts) : EngineParts(parts) {}
 
   // read: the counter of the object that the event is of.
   void raise(Context& context, const ibv_async_event& event, std::uint32_t* read) {
-    entries_.push_back({&context, event, read, kernel_.now() + profile_.processor_interrupt});
-    kernel_.schedule(kernel_.now() + profile_.processor_interrupt, EventKind::notify, nullptr,
-                     context.process);
+    entries_.push_back({&context, event, read, kernel.now() + profile.processor_interrupt});
+    kernel.schedule(kernel.now() + profile.processor_interrupt, EventKind::notify, nullptr,
+                    context.process);
   }
   void raise_limit(VirtualSrq& srq) {
     ibv_async_event event{};
@@ -46,7 +45,7 @@ class AsyncEvents {
   // EAGAIN: the context has none that its process can know of.
   [[nodiscard]] int take(Context& context, ibv_async_event& event) {
     const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
-      return e.context == &context && e.at <= kernel_.now();
+      return e.context == &context && e.at <= kernel.now();
     });
     if (entry == entries_.end()) return EAGAIN;
     event = entry->event;
@@ -69,8 +68,6 @@ class AsyncEvents {
     std::uint32_t* read;
     Picoseconds at;
   };
-  Kernel& kernel_;
-  const Profile& profile_;
   std::vector<Entry> entries_;
 };
 

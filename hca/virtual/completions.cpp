@@ -106,7 +106,7 @@ void Completions::push(VirtualCq* cq, const Completion& entry, bool solicited) {
     ibv_async_event event{};
     event.event_type = IBV_EVENT_CQ_ERR;
     event.element.cq = ibv_cq_ex_to_cq(&cq->verbs);
-    events_.raise(context_of(cq->verbs.context), event, &cq->async_events_read);
+    events.raise(context_of(cq->verbs.context), event, &cq->async_events_read);
     return;
   }
   cq->entries.push_back(entry);

@@ -10,14 +10,13 @@
 #include <cstring>
 #include <vector>
 
-#include "hca/virtual/objects.h"
 #include "hca/virtual/regions.h"
 
 namespace turnout::hca {
 
-class DataMover {
+class DataMover : EngineParts {
  public:
-  explicit DataMover(const Regions& regions) : regions_(regions) {}
+  explicit DataMover(const EngineParts& parts) : EngineParts(parts) {}
 
   // Into the receive that the operation took. What goes wrong is the status of both.
   void to_receive(Operation& operation, Completion& entry) {
@@ -39,7 +38,7 @@ class DataMover {
       const ibv_sge& sge = i == 0 ? receive.first : receive.more[i - 1];
       const std::uint64_t room = std::min<std::uint64_t>(sge.length, total);
       if (room == 0) continue;
-      const Region* const region = regions_.find(sge.lkey, sge.addr, room, IBV_ACCESS_LOCAL_WRITE);
+      const Region* const region = regions.find(sge.lkey, sge.addr, room, IBV_ACCESS_LOCAL_WRITE);
       if (region == nullptr) {
         entry.status = IBV_WC_LOC_PROT_ERR;
         operation.status = IBV_WC_REM_OP_ERR;
@@ -109,7 +108,7 @@ class DataMover {
     } else {
       for (std::uint32_t i = 0; i < operation.wqe.num_sge; ++i) {
         const ibv_sge& sge = operation.wqe.sge[i];
-        const Region* const region = regions_.find(sge.lkey, sge.addr, sge.length, 0);
+        const Region* const region = regions.find(sge.lkey, sge.addr, sge.length, 0);
         if (sge.length == 0) continue;
         // A region deregistered meanwhile leaves its memory to its owner: its part is left out.
         static std::uint8_t nothing[1];
@@ -124,7 +123,6 @@ class DataMover {
     }
   }
 
-  const Regions& regions_;
   std::vector<Span> spans_;  // scratch
 };
 

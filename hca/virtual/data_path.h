@@ -18,8 +18,7 @@ namespace turnout::hca {
 
 class VirtualDataPath final : public DataPath, EngineParts {
  public:
-  VirtualDataPath(const EngineParts& parts, WorkQueues& work_queues)
-      : EngineParts(parts), work_queues_(work_queues) {}
+  explicit VirtualDataPath(const EngineParts& parts) : EngineParts(parts) {}
 
   int check(const Qp& base, const SendWqe& w) override {
     if (base.kind == QpKind::xrc_tgt) return EINVAL;  // it never sends
@@ -64,7 +63,7 @@ class VirtualDataPath final : public DataPath, EngineParts {
     kernel.statistics().bytes += length;
     qp.operations.push_back(operation);
     if (qp.phase == QpPhase::err || qp.phase == QpPhase::sqe) {
-      work_queues_.fail(qp, qp.phase);
+      work_queues.fail(qp, qp.phase);
       return 0;
     }
     Picoseconds ready = processes.time() + profile.pcie_doorbell;
@@ -97,8 +96,6 @@ class VirtualDataPath final : public DataPath, EngineParts {
     const std::size_t tail = from.is_inline ? from.length : from.num_sge * sizeof(ibv_sge);
     std::memcpy(static_cast<void*>(&to), static_cast<const void*>(&from), head + tail);
   }
-
-  WorkQueues& work_queues_;
 };
 
 }  // namespace turnout::hca

@@ -6,13 +6,13 @@
 // thread.
 #pragma once
 
-#include "hca/virtual/processes.h"
+#include "hca/virtual/engine_parts.h"
 
 namespace turnout::hca {
 
-class Network : WorldParts {
+class Network : EngineParts {
  public:
-  explicit Network(const WorldParts& parts) : WorldParts(parts) {}
+  explicit Network(const EngineParts& parts) : EngineParts(parts) {}
 
   // When data that leave `from`'s adapter for `to` (null: nobody) have come to its port.
   // from_memory: they are read from it, not inline.

@@ -36,7 +36,7 @@ Qp* QueuePairs::create(Context& context, ibv_qp_init_attr_ex& asked,
   ibv_qp_cap& cap = attr.cap;
   if (!has_own_receives(kind, attr)) cap.max_recv_wr = cap.max_recv_sge = 0;
   asked.cap = cap;
-  if (kind == QpKind::xrc_tgt) return xrc_.create_target(context, attr, number);
+  if (kind == QpKind::xrc_tgt) return xrc.create_target(context, attr, number);
   auto qp = std::make_unique<VirtualQp>();
   begin_qp(*qp, context, attr, kind, number, number);
   qp->process = context.process;
@@ -61,9 +61,9 @@ int QueuePairs::modify(Qp& base, const ibv_qp_attr& attr, int mask) {
   if (check_modification(qp.kind, from, attr, mask, to, &why) != 0) return EINVAL;
   processes.charge(profile.setup_modify_qp);
   if (to == QpPhase::err) {
-    if (from != QpPhase::err) work_queues_.fail(qp, QpPhase::err);
+    if (from != QpPhase::err) work_queues.fail(qp, QpPhase::err);
   } else if (to == QpPhase::reset) {
-    work_queues_.drop(qp);
+    work_queues.drop(qp);
     qp.receives.clear();
     Completions::forget(qp.send_cq, qp.number);
     if (qp.recv_cq != qp.send_cq) Completions::forget(qp.recv_cq, qp.number);
@@ -79,7 +79,7 @@ int QueuePairs::modify(Qp& base, const ibv_qp_attr& attr, int mask) {
     if (from == QpPhase::rtr && to == QpPhase::rts) begin_connection(qp, ++connections_);
     qp.phase = to;
     if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
-    if (to == QpPhase::rts && from == QpPhase::sqd) requester_.start(qp);
+    if (to == QpPhase::rts && from == QpPhase::sqd) requester.start(qp);
   }
   base.verbs.qp_base.state = qp.verbs.qp_base.state = to_verbs(qp.phase);
   return 0;
@@ -101,12 +101,12 @@ int QueuePairs::query(Qp& base, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
 int QueuePairs::destroy(Qp& base) {
   events.forget(&base.events_read);
   if (base.kind == QpKind::xrc_tgt) {
-    xrc_.destroy_handle(static_cast<TargetHandle&>(base));
+    xrc.destroy_handle(static_cast<TargetHandle&>(base));
     return 0;
   }
   auto& qp = static_cast<VirtualQp&>(base);
   processes.charge(profile.setup_destroy_qp);
-  work_queues_.forget(qp);
+  work_queues.forget(qp);
   end_qp(qp);
   delete &qp;
   return 0;

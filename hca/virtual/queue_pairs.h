@@ -12,9 +12,7 @@ namespace turnout::hca {
 
 class QueuePairs : EngineParts {
  public:
-  QueuePairs(const EngineParts& parts, WorkQueues& work_queues, Requester& requester,
-             XrcDomains& xrc)
-      : EngineParts(parts), work_queues_(work_queues), requester_(requester), xrc_(xrc) {}
+  explicit QueuePairs(const EngineParts& parts) : EngineParts(parts) {}
 
   // dc: null for a kind of InfiniBand's own. asked.cap becomes what was given.
   [[nodiscard]] Qp* create(Context& context, ibv_qp_init_attr_ex& asked,
@@ -24,9 +22,6 @@ class QueuePairs : EngineParts {
   [[nodiscard]] int destroy(Qp& qp);
 
  private:
-  WorkQueues& work_queues_;
-  Requester& requester_;
-  XrcDomains& xrc_;
   std::uint32_t connections_ = 0;  // made so far
 };
 

@@ -14,11 +14,9 @@
 
 namespace turnout::hca {
 
-class Receives : WorldParts {
+class Receives : EngineParts {
  public:
-  Receives(const WorldParts& parts, AsyncEvents& events, Completions& completions,
-           const SharedReceiveQueues& srqs)
-      : WorldParts(parts), events_(events), completions_(completions), srqs_(srqs) {}
+  explicit Receives(const EngineParts& parts) : EngineParts(parts) {}
 
   // 0, or errno with *bad; a queue in error completes what is posted at once.
   [[nodiscard]] int post(Qp& base, ibv_recv_wr* wr, ibv_recv_wr** bad) {
@@ -50,7 +48,7 @@ class Receives : WorldParts {
     queue.pop_front();
     if (srq != nullptr && srq->limit != 0 && queue.size() < srq->limit) {
       srq->limit = 0;  // one event, then armed anew by the owner
-      events_.raise_limit(*srq);
+      events.raise_limit(*srq);
     }
     return true;
   }
@@ -59,7 +57,7 @@ class Receives : WorldParts {
     if (!operation.took_receive) return;
     operation.took_receive = false;
     if (operation.xrc) {  // whatever became of the target
-      VirtualSrq* const srq = srqs_.find(operation.wqe.srqn);
+      VirtualSrq* const srq = srqs.find(operation.wqe.srqn);
       if (srq != nullptr) srq->receives.push_back(std::move(operation.receive));
       return;
     }
@@ -81,7 +79,7 @@ class Receives : WorldParts {
     while (!qp.receives.empty()) {
       const Completion entry = flushed_receive(qp.receives.front().wr_id, qp.number, IBV_WC_RECV);
       qp.receives.pop_front();
-      completions_.push(qp.recv_cq, entry, false);
+      completions.push(qp.recv_cq, entry, false);
     }
   }
 
@@ -112,10 +110,6 @@ class Receives : WorldParts {
     }
     return 0;
   }
-
-  AsyncEvents& events_;
-  Completions& completions_;
-  const SharedReceiveQueues& srqs_;
 };
 
 }  // namespace turnout::hca

@@ -11,13 +11,13 @@
 
 #include "hca/device/common_objects.h"
 #include "hca/device/rules.h"
-#include "hca/virtual/processes.h"
+#include "hca/virtual/engine_parts.h"
 
 namespace turnout::hca {
 
-class Regions : WorldParts {
+class Regions : EngineParts {
  public:
-  explicit Regions(const WorldParts& parts) : WorldParts(parts) {}
+  explicit Regions(const EngineParts& parts) : EngineParts(parts) {}
 
   [[nodiscard]] Mr* add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                         unsigned access) {

@@ -15,7 +15,7 @@ void Requester::start(VirtualQp& qp) {
       qp.break_at(operation);
       ++qp.started;
       operation.place = Operation::Place::answered;
-      work_queues_.settle(qp);
+      work_queues.settle(qp);
       return;
     }
     if (!depart(qp, operation)) return;

@@ -225,7 +225,7 @@ void Responder::land(Operation& operation) {
   if (sends_to_one(operation.qp->kind) && !operation.signalled &&
       operation.status == IBV_WC_SUCCESS) {
     operation.place = Operation::Place::answered;
-    work_queues_.settle(*operation.qp);
+    work_queues.settle(*operation.qp);
     return;
   }
   operations.answer(operation, operation.answer_at);
@@ -309,7 +309,7 @@ void Responder::give_back(Operation& operation) {
 void Responder::fail_target(VirtualQp& target, ibv_event_type event) {
   if (target.phase != QpPhase::err) {
     events.raise_qp(target, event);
-    work_queues_.fail(target, QpPhase::err);
+    work_queues.fail(target, QpPhase::err);
   } else {
     receives.flush(target);
   }

@@ -9,15 +9,13 @@
 
 #include "hca/device/common_objects.h"
 #include "hca/virtual/async_events.h"
-#include "hca/virtual/number_table.h"
-#include "hca/virtual/processes.h"
+#include "hca/virtual/engine_parts.h"
 
 namespace turnout::hca {
 
-class SharedReceiveQueues {
+class SharedReceiveQueues : EngineParts {
  public:
-  SharedReceiveQueues(const Processes& processes, AsyncEvents& events)
-      : processes_(processes), events_(events) {}
+  explicit SharedReceiveQueues(const EngineParts& parts) : EngineParts(parts) {}
 
   // xrcd, cq: both or neither.
   [[nodiscard]] Srq* create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
@@ -44,7 +42,7 @@ class SharedReceiveQueues {
       // Armed when fewer are left already: the event comes at once (IBTA 10.2.9.3).
       const bool below = srq.receives.size() < attr.srq_limit;
       srq.limit = below ? 0 : attr.srq_limit;
-      if (below) events_.raise_limit(srq);
+      if (below) events.raise_limit(srq);
     }
     return 0;
   }
@@ -56,7 +54,7 @@ class SharedReceiveQueues {
   [[nodiscard]] int destroy(Srq& base) {
     auto& srq = static_cast<VirtualSrq&>(base);
     if (srq.users.load() != 0) return EBUSY;
-    events_.forget(&srq.events_read);
+    events.forget(&srq.events_read);
     end_srq(srq);
     table_[srq.number] = nullptr;
     table_.release(srq.number);
@@ -71,7 +69,7 @@ class SharedReceiveQueues {
   [[nodiscard]] VirtualSrq* serving(const Operation& operation,
                                     const VirtualQp& target) const noexcept {
     VirtualSrq* const srq = find(operation.wqe.srqn);
-    if (srq == nullptr || srq->xrcd == nullptr || !processes_[srq->process].alive) return nullptr;
+    if (srq == nullptr || srq->xrcd == nullptr || !processes[srq->process].alive) return nullptr;
     const bool same = static_cast<const VirtualXrcd*>(srq->xrcd)->domain ==
                       static_cast<const VirtualTarget&>(target).domain;
     return same ? srq : nullptr;
@@ -85,8 +83,6 @@ class SharedReceiveQueues {
   }
 
  private:
-  const Processes& processes_;
-  AsyncEvents& events_;
   NumberTable<VirtualSrq*> table_{1, 1024};
 };
 

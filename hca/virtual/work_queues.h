@@ -5,7 +5,11 @@
 // Owns nothing: the queues are parts of the queue pairs. One thread.
 #pragma once
 
-#include "hca/virtual/engine_parts.h"
+#include "hca/virtual/adapter_contexts.h"
+#include "hca/virtual/data_mover.h"
+#include "hca/virtual/network.h"
+#include "hca/virtual/operations.h"
+#include "hca/virtual/receives.h"
 
 namespace turnout::hca {
 
