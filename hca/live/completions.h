@@ -10,10 +10,9 @@
 
 namespace turnout::hca {
 
-class LiveCompletions {
+class LiveCompletions : LiveParts {
  public:
-  LiveCompletions(Fabric& fabric, LocalObjects& objects, LiveEvents& events)
-      : fabric_(fabric), objects_(objects), events_(events) {}
+  explicit LiveCompletions(const LiveParts& parts) : LiveParts(parts) {}
 
   [[nodiscard]] Cq* create(Context& context, const ibv_cq_init_attr_ex& attr);
   [[nodiscard]] int resize(Cq& cq, int entries);
@@ -28,11 +27,6 @@ class LiveCompletions {
   [[nodiscard]] static int request_notify(Cq& cq, bool solicited_only);
   // Drops the entries of a queue pair.
   void drop(Cq& cq, std::uint32_t number) noexcept;
-
- private:
-  Fabric& fabric_;
-  LocalObjects& objects_;
-  LiveEvents& events_;
 };
 
 }  // namespace turnout::hca

@@ -16,8 +16,7 @@ namespace turnout::hca {
 
 class LiveDataPath final : public DataPath, LiveParts {
  public:
-  LiveDataPath(const LiveParts& parts, Executor& executor, LiveSendQueues& send_queues)
-      : LiveParts(parts), executor_(executor), send_queues_(send_queues) {}
+  explicit LiveDataPath(const LiveParts& parts) : LiveParts(parts) {}
 
   int check(const Qp& qp, const SendWqe& wqe) override {
     return check_request(qp, qp.record->phase(), wqe);
@@ -27,24 +26,24 @@ class LiveDataPath final : public DataPath, LiveParts {
     if (const int error = check_request(qp, phase, wqe); error != 0) return error;
     wqe.position = ++qp.posted;
     if (phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed)) [[likely]] {
-      const auto [step, status] = executor_.execute(qp, wqe);
+      const auto [step, status] = executor.execute(qp, wqe);
       if (step == Step::done) [[likely]] {
         if (status != IBV_WC_SUCCESS || qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0) {
-          send_queues_.complete(qp, wqe, status);
+          send_queues.complete(qp, wqe, status);
         }
         return 0;
       }
       qp.retry.rnr_left = qp.attr.rnr_retry;
       qp.retry.left = qp.attr.retry_cnt;
       qp.queue.push_back(wqe);
-      send_queues_.stall(qp, step, Caller::program);
+      send_queues.stall(qp, step, Caller::program);
       return 0;
     }
     qp.queue.push_back(wqe);
     if (phase == QpPhase::err || phase == QpPhase::sqe) {
-      send_queues_.flush(qp);
+      send_queues.flush(qp);
     } else if (phase != QpPhase::sqd && qp.retry.at <= monotonic()) {
-      send_queues_.progress(qp, Caller::program);
+      send_queues.progress(qp, Caller::program);
     }
     return 0;
   }
@@ -66,7 +65,7 @@ class LiveDataPath final : public DataPath, LiveParts {
       cq.idle_polls.store(kPatience - kBetween, std::memory_order_relaxed);
       sched_yield();
     }
-    if (send_queues_.next_retry() != UINT64_MAX) send_queues_.retry_due(Caller::program);
+    if (send_queues.next_retry() != UINT64_MAX) send_queues.retry_due(Caller::program);
     return cq.record->overflowed.load(std::memory_order_acquire) != 0 ? -1 : 0;
   }
   int request_notify(Cq& cq, bool solicited_only) override {
@@ -75,10 +74,6 @@ class LiveDataPath final : public DataPath, LiveParts {
   int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) override {
     return events.take_completion(channel, cq, cq_context);
   }
-
- private:
-  Executor& executor_;
-  LiveSendQueues& send_queues_;
 };
 
 }  // namespace turnout::hca

@@ -9,14 +9,13 @@
 
 #include <algorithm>
 
-#include "hca/live/fabric.h"
-#include "hca/live/local_objects.h"
+#include "hca/live/parts.h"
 
 namespace turnout::hca {
 
-class Hazards {
+class Hazards : LiveParts {
  public:
-  Hazards(Fabric& fabric, LocalObjects& objects) : fabric_(fabric), objects_(objects) {}
+  explicit Hazards(const LiveParts& parts) : LiveParts(parts) {}
 
   // Waits until no initiator touches this region or queue pair. 0: not asked about. held: the queue
   // pair of ours whose sq_lock the caller has, if any.
@@ -25,9 +24,9 @@ class Hazards {
     if (held != nullptr) held->hazard->store(0, std::memory_order_relaxed);
     // The invalidation before, the look at the hazards after: see executor.h.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    const std::uint32_t high = std::min(fabric_.header().qp_high.load(), kMaxQps);
+    const std::uint32_t high = std::min(fabric.header().qp_high.load(), kMaxQps);
     for (std::uint32_t i = kFirstQp; i < high; ++i) {
-      const Hazard& hazard = fabric_.hazard(i);
+      const Hazard& hazard = fabric.hazard(i);
       for (int round = 0;; ++round) {
         const std::uint64_t h = hazard.load(std::memory_order_seq_cst);
         const bool busy = (key != 0 && static_cast<std::uint32_t>(h) == key) ||
@@ -40,18 +39,18 @@ class Hazards {
   }
   // Waits until no initiator has a receive of this SRQ of ours. Nobody can take another.
   void wait_untaken(std::uint32_t srq) noexcept {
-    const std::uint32_t high = std::min(fabric_.header().qp_high.load(), kMaxQps);
+    const std::uint32_t high = std::min(fabric.header().qp_high.load(), kMaxQps);
     for (std::uint32_t i = kFirstQp; i < high; ++i) {
-      const QpRecord& q = fabric_.qp(i);
+      const QpRecord& q = fabric.qp(i);
       constexpr std::uint32_t kOfSrq = 2;
       // What the record says of the receive stands since before `taken` does.
       for (int round = 0; q.taken.load(std::memory_order_acquire) == kOfSrq &&
-                          q.taken_index == srq && q.taken_owner == fabric_.me();
+                          q.taken_index == srq && q.taken_owner == fabric.me();
            ++round) {
         if (waits_shortly(round)) continue;
         // What a dead one had taken must be put back before the record has another queue.
         if (round % 64 != 0 || executes(i)) continue;
-        fabric_.reap(q.owner.load());
+        fabric.reap(q.owner.load());
         break;
       }
     }
@@ -72,19 +71,16 @@ class Hazards {
   [[nodiscard]] bool executes(std::uint32_t index) noexcept {
     {
       // Of our own the record may say anything: who executes holds sq_lock.
-      const std::lock_guard lock(objects_.mutex);
-      if (Qp* qp = objects_.qps[index].load(std::memory_order_acquire); qp != nullptr) {
+      const std::lock_guard lock(objects.mutex);
+      if (Qp* qp = objects.qps[index].load(std::memory_order_acquire); qp != nullptr) {
         if (!qp->sq_lock.try_lock()) return true;
         qp->sq_lock.unlock();
         return false;
       }
     }
-    const Token owner = fabric_.qp(index).owner.load();
-    return owner != fabric_.me() && fabric_.alive(owner);
+    const Token owner = fabric.qp(index).owner.load();
+    return owner != fabric.me() && fabric.alive(owner);
   }
-
-  Fabric& fabric_;
-  LocalObjects& objects_;
 };
 
 }  // namespace turnout::hca

@@ -117,7 +117,7 @@ void LiveSendQueues::progress(Qp& qp, Caller caller) noexcept {
     }
     if (phase != QpPhase::rts || qp.queue.empty()) break;
     SendWqe& head = qp.queue.front();
-    const auto [step, status] = executor_.execute(qp, head);
+    const auto [step, status] = executor.execute(qp, head);
     if (step != Step::done) {
       stall(qp, step, caller);
       return;

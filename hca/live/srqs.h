@@ -9,7 +9,8 @@
 
 #include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/parts.h"
+#include "hca/live/hazards.h"
+#include "hca/live/receives.h"
 
 namespace turnout::hca {
 

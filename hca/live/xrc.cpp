@@ -13,6 +13,9 @@
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/hazards.h"
+#include "hca/live/qp_numbers.h"
+#include "hca/live/receives.h"
 #include "hca/live/xrc_handles.h"
 
 namespace turnout::hca {
