@@ -28,7 +28,6 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
     if (const int error = refuse_child(context); error != 0) return failed(error);
     return make_domain(context, static_cast<std::uint32_t>(fabric.header().next_pd.fetch_add(1)));
   }
-  int dealloc_pd(Pd& pd) override { return destroy_domain(pd); }
   Pd* import_pd(Context& context, std::uint32_t handle) override {
     if (const int error = refuse_child(context); error != 0) return failed(error);
     if (handle >= fabric.header().next_pd.load()) return failed(EINVAL);
@@ -95,10 +94,6 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
     Context& context = context_of(pd.verbs.context);
     if (const int error = refuse_child(context); error != 0) return failed(error);
     return make_address_handle(pd, attr, names_this_port(attr, context));
-  }
-  int destroy_ah(Ah& ah) override {
-    destroy_address_handle(ah);
-    return 0;
   }
   int get_async_event(Context& context, ibv_async_event& event) override {
     return events.take(context, event);

@@ -20,7 +20,6 @@ class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
   explicit VirtualObjectVerbs(const EngineParts& parts) : EngineParts(parts) {}
 
   Pd* alloc_pd(Context& context) override { return make_domain(context, next_domain_++); }
-  int dealloc_pd(Pd& pd) override { return destroy_domain(pd); }
   Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                       unsigned access) override {
     return regions.add(pd, address, length, iova, access);
@@ -73,10 +72,6 @@ class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
   // Every node of the world is; who is meant is told by queue pair numbers.
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override {
     return make_address_handle(pd, attr, true);
-  }
-  int destroy_ah(Ah& ah) override {
-    destroy_address_handle(ah);
-    return 0;
   }
   int get_async_event(Context& context, ibv_async_event& event) override {
     return events.take(context, event);
