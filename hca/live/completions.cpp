@@ -225,14 +225,18 @@ int LiveCompletions::request_notify(Cq& cq, bool solicited_only) {
   return 0;
 }
 
-void LiveCompletions::drop(Cq& cq, std::uint32_t number) noexcept {
-  const std::lock_guard poll(cq.poll_lock);
-  const SharedGuard guard(fabric, cq.record->lock);
-  repair(fabric, *cq.record);
-  for (std::uint64_t position = cq.head;; ++position) {
-    Cqe& slot = cq.ring[position & cq.mask];
-    if (slot.sequence.load(std::memory_order_acquire) != position + 1) return;
-    if (slot.qpn == number) slot.dropped = 1;
+void LiveCompletions::drop(const Qp& qp) noexcept {
+  for (ibv_cq* const queue : {qp.init.send_cq, qp.init.recv_cq}) {
+    if (queue == nullptr) continue;
+    Cq& cq = cq_of(queue);
+    const std::lock_guard poll(cq.poll_lock);
+    const SharedGuard guard(fabric, cq.record->lock);
+    repair(fabric, *cq.record);
+    for (std::uint64_t position = cq.head;; ++position) {
+      Cqe& slot = cq.ring[position & cq.mask];
+      if (slot.sequence.load(std::memory_order_acquire) != position + 1) break;
+      if (slot.qpn == qp.number) slot.dropped = 1;
+    }
   }
 }
 

@@ -26,7 +26,7 @@ class LiveCompletions : LiveParts {
   [[nodiscard]] bool take(Cq& cq, Completion& out);
   [[nodiscard]] static int request_notify(Cq& cq, bool solicited_only);
   // Drops the entries of a queue pair.
-  void drop(Cq& cq, std::uint32_t number) noexcept;
+  void drop(const Qp& qp) noexcept;
 };
 
 }  // namespace turnout::hca

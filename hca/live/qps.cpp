@@ -84,6 +84,13 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
   return qp.release();
 }
 
+void LiveQueuePairs::clear(Qp& qp) noexcept {
+  hazards.wait_unused(0, qp.number, &qp);
+  qp.queue.clear();
+  qp.stalled.store(false, std::memory_order_release);
+  send_queues.forget(qp);
+}
+
 int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   if (qp.kind == QpKind::xrc_tgt) return xrc.modify_target(qp, attr, mask);
@@ -104,18 +111,12 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
     }
   } else if (to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
-    hazards.wait_unused(0, qp.number, &qp);
-    qp.queue.clear();
-    qp.stalled.store(false, std::memory_order_release);
-    send_queues.forget(qp);
+    clear(qp);
     {
       const SharedGuard guard(fabric, r.rq.lock);
       r.rq.head = r.rq.tail;
     }
-    if (qp.init.send_cq != nullptr) completions.drop(cq_of(qp.init.send_cq), qp.number);
-    if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-      completions.drop(cq_of(qp.init.recv_cq), qp.number);
-    }
+    completions.drop(qp);
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_release);
     qp.attr = {};
@@ -181,16 +182,10 @@ int LiveQueuePairs::destroy(Qp& qp) {
   fork_guard_remove(qp);
   qp.sq_lock.lock();
   r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
-  hazards.wait_unused(0, qp.number, &qp);
-  qp.queue.clear();
-  qp.stalled.store(false, std::memory_order_release);
-  send_queues.forget(qp);
+  clear(qp);
   qp.sq_lock.unlock();
   receives.destroy_queue(r.rq, qp.own_ring);
-  if (qp.init.send_cq != nullptr) completions.drop(cq_of(qp.init.send_cq), qp.number);
-  if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-    completions.drop(cq_of(qp.init.recv_cq), qp.number);
-  }
+  completions.drop(qp);
   std::uint32_t read = 0;
   {
     const std::lock_guard lock(objects.mutex);

@@ -25,6 +25,8 @@ class LiveQueuePairs : LiveParts {
   // Of a kind that is not shared between processes.
   [[nodiscard]] Qp* create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind kind,
                                const mlx5dv_qp_init_attr* dc);
+  // Nobody reaches it any more: waits for those who did, and forgets its requests. With sq_lock.
+  void clear(Qp& qp) noexcept;
 };
 
 }  // namespace turnout::hca

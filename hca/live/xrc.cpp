@@ -60,32 +60,24 @@ Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
     if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric.reap_dead();
   }
   auto xrcd = std::make_unique<Xrcd>();
-  int error = 0;
   {
     const TableGuard guard(fabric);
     XrcdRecord* free = nullptr;
     XrcdRecord* domain = find_domain(fabric, file, free);
     if (fd == -1) domain = nullptr;
     // The errors are the kernel's (ib_uverbs_open_xrcd).
-    if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) {
-      error = EAGAIN;
-    } else if (domain != nullptr && (oflags & O_EXCL) != 0) {
-      error = EINVAL;
-    } else if (domain == nullptr && free == nullptr) {
-      error = ENOMEM;
-    } else {
-      if (domain == nullptr) {
-        domain = free;
-        begin_domain(fabric, *domain, fd != -1 ? &file : nullptr);
-      }
-      xrcd->number = domain->number.load(std::memory_order_relaxed);
-      xrcd->handle = add_xrc_handle(fabric, XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
-      if (xrcd->handle == kNone) {
-        error = ENOMEM;  // where the domain is fresh the next reaping takes it
-      }
+    if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) return failed(EAGAIN);
+    if (domain != nullptr && (oflags & O_EXCL) != 0) return failed(EINVAL);
+    if (domain == nullptr) {
+      if (free == nullptr) return failed(ENOMEM);
+      domain = free;
+      begin_domain(fabric, *domain, fd != -1 ? &file : nullptr);
     }
+    xrcd->number = domain->number.load(std::memory_order_relaxed);
+    xrcd->handle = add_xrc_handle(fabric, XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
+    // Where the domain is fresh the next reaping takes it.
+    if (xrcd->handle == kNone) return failed(ENOMEM);
   }
-  if (error != 0) return failed(error);
   xrcd->verbs.context = &context.verbs.context;
   xrcd->fd = own.release();
   ++context.users;
@@ -135,14 +127,12 @@ Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
     // The handle first: from the change of the owner on it is what keeps the queue pair.
     qp->handle = add_xrc_handle(fabric, XrcHandleKind::target, number,
                                 reinterpret_cast<std::uint64_t>(qp.get()), context.async);
-    if (qp->handle != kNone) {
-      r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
-      r.owner.store(kShared, std::memory_order_release);
+    if (qp->handle == kNone) {
+      r.owner.store(0, std::memory_order_release);
+      return failed(ENOMEM);
     }
-  }
-  if (qp->handle == kNone) {
-    r.owner.store(0, std::memory_order_release);
-    return failed(ENOMEM);
+    r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
+    r.owner.store(kShared, std::memory_order_release);
   }
   begin_target(*qp, context, attr, index, number);
   return qp.release();

@@ -132,10 +132,11 @@ int Completions::request_notify(Cq& base, bool solicited_only) {
   return 0;
 }
 
-void Completions::forget(VirtualCq* cq, std::uint32_t number) {
-  if (cq == nullptr) return;
-  for (std::size_t i = 0; i < cq->entries.size(); ++i) {
-    if (cq->entries[i].qpn == number) cq->entries[i].dropped = 1;
+void Completions::forget(const VirtualQp& qp) {
+  for (VirtualCq* const cq : {qp.send_cq, qp.recv_cq}) {
+    for (std::size_t i = 0; cq != nullptr && i < cq->entries.size(); ++i) {
+      if (cq->entries[i].qpn == qp.number) cq->entries[i].dropped = 1;
+    }
   }
 }
 

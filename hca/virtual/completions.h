@@ -31,7 +31,7 @@ class Completions : EngineParts {
   // cq: null for a queue pair that has none: nothing.
   void push(VirtualCq* cq, const Completion& entry, bool solicited);
   // Drops the entries of a queue pair.
-  static void forget(VirtualCq* cq, std::uint32_t number);
+  static void forget(const VirtualQp& qp);
 };
 
 }  // namespace turnout::hca

@@ -65,8 +65,7 @@ int QueuePairs::modify(Qp& base, const ibv_qp_attr& attr, int mask) {
   } else if (to == QpPhase::reset) {
     work_queues.drop(qp);
     qp.receives.clear();
-    Completions::forget(qp.send_cq, qp.number);
-    if (qp.recv_cq != qp.send_cq) Completions::forget(qp.recv_cq, qp.number);
+    Completions::forget(qp);
     qp.phase = QpPhase::reset;
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_relaxed);

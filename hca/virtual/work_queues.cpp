@@ -107,8 +107,7 @@ void WorkQueues::drop(VirtualQp& qp) {
 
 void WorkQueues::forget(VirtualQp& qp) {
   drop(qp);
-  Completions::forget(qp.send_cq, qp.number);
-  if (qp.recv_cq != qp.send_cq) Completions::forget(qp.recv_cq, qp.number);
+  Completions::forget(qp);
   processes.node_of(qp).contexts.forget(qp.number);
   qps[qp.number] = nullptr;
   qps.release(qp.number);
