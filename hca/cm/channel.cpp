@@ -65,8 +65,7 @@ std::vector<std::unique_ptr<Event>> extract(Channel& c, const Chosen& chosen) {
   return taken;
 }
 
-// What the real library does when an event is taken, not when it happens. False: there is no event
-// after all.
+// What the real library does when an event is taken, not when it happens. False: there is none.
 bool deliver(Event& event) {
   Id& owner = *event.owner;
   if (event.verbs.event == RDMA_CM_EVENT_CONNECT_REQUEST) {

@@ -58,8 +58,7 @@ void adopt_peer(Id& id, const Message& m) {
 // The peer has ended the connection. On a wire that message arrives after the last one of the queue
 // pair, and a program that looks at its completions before its events has found that one first.
 // Here both may arrive while it is stopped between the two looks, and it would then destroy the
-// queue pair with the completions that it has not seen. So it is told no sooner than at the next
-// look.
+// queue pair with the completions that it has not seen. So it is told at the next look.
 void end_later(Id& id) {
   id.ending = true;
   close_socket(id);

@@ -62,8 +62,7 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   begin_cq(*cq, context, attr, slots);
   cq->verbs.handle = index;
   if (channel != nullptr) {
-    // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum
-    // of a user's pipes.
+    // One record for each armed CQ may wait. Enlarged only when needed: a user's pipes are limited.
     const auto bytes = static_cast<int>(channel->users * sizeof(EventRecord));
     if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
   }

@@ -18,8 +18,7 @@ class LiveCompletions : LiveParts {
   [[nodiscard]] int resize(Cq& cq, int entries);
   [[nodiscard]] int destroy(Cq& cq);
 
-  // False: the queue is full or gone. taker: the queue pair whose taken receive this completes, or
-  // null.
+  // False: the queue is full or gone. taker: whose taken receive this completes, or null.
   bool push(std::uint32_t cq, Token owner, const Completion& entry, bool solicited,
             Qp* taker) noexcept;
   // Takes the next entry; false: empty.

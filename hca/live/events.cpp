@@ -16,8 +16,7 @@ namespace turnout::hca {
 namespace {
 
 // Reads one record; blocks unless the user made the descriptor non-blocking. 0 or errno. EINTR is
-// the user's, as with rdma-core: programs end their waiting by a signal whose handler has no
-// SA_RESTART.
+// the user's, as with rdma-core: a signal without SA_RESTART ends a program's waiting.
 int read_record(int fd, EventRecord& event) {
   const ssize_t n = read(fd, &event, sizeof event);
   if (n == static_cast<ssize_t>(sizeof event)) return 0;

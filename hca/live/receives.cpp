@@ -129,8 +129,7 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     mine.taken_index.store(srq == kNone ? target.number & (kMaxQps - 1) : srq,
                            std::memory_order_relaxed);
     mine.taken_cq = out.cq;
-    // The order of these four is what repair() relies on; the processor keeps it, so must the
-    // compiler.
+    // repair() relies on the order of these four; the processor keeps it, so must the compiler.
     mine.taken.store(srq == kNone ? 1 : 2, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     ++queue.head;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Network: when data are where: through PCI Express, the ports and the wire.
 //
-// The switch between the ports has as much bandwidth as all of them; what stays on a node does not
-// leave its adapter. Bandwidth is that of the nodes' servers (server.h). Times are picoseconds. One
-// thread.
+// The switch has as much bandwidth as all ports; what stays on a node does not leave its adapter.
+// Bandwidth is that of the nodes' servers (server.h). Times are picoseconds. One thread.
 #pragma once
 
 #include "hca/virtual/engine_parts.h"

@@ -21,8 +21,7 @@ struct VirtualQp;
 struct VirtualXrcd;
 struct VirtualTarget;
 
-// An XRC domain: of one node's adapter and one file, or of one handle alone. It lives while a
-// process has it open.
+// An XRC domain: of a node and a file, or of one handle alone. It lives while somebody has it open.
 struct XrcDomain {
   std::uint32_t node = 0;
   bool named = false;  // of the file:

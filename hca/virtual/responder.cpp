@@ -214,8 +214,7 @@ void Responder::land(Operation& operation) {
   }
   if (operation.status != IBV_WC_SUCCESS) {
     operation.qp->break_at(operation);
-    // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and
-    // survives.
+    // One of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
     if (target->kind != QpKind::dct) {
       fail_target(*target, operation.status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
                                                                       : IBV_EVENT_QP_ACCESS_ERR);
