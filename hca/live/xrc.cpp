@@ -178,39 +178,35 @@ void LiveXrc::begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& 
 int LiveXrc::modify_target(Qp& qp, const ibv_qp_attr& attr, int mask) {
   QpRecord& r = *qp.record;
   QpPhase from = QpPhase::reset, to = QpPhase::reset;
-  if (const int error = change_target(qp, r, attr, mask, from, to); error != 0) return error;
+  {
+    const SharedGuard guard(fabric, r.rq.lock);
+    std::uint64_t identity = r.identity.load(std::memory_order_acquire);
+    from = QpRecord::phase_of(identity);
+    if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
+    if (to == QpPhase::err || to == QpPhase::reset) {
+      r.identity.store(QpRecord::identity_of(qp.number, to), std::memory_order_seq_cst);
+      hazards.wait_unused(0, qp.number);  // nothing succeeds from here on
+      if (to == QpPhase::reset) {
+        r.attr = {};
+        r.dest_qpn = kNone;
+        r.access = 0;
+      }
+    } else {
+      remember_attributes(r.attr, attr, mask);
+      if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = attr.qp_access_flags;
+      if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = attr.min_rnr_timer;
+      if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
+      if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(r.sequence, attr.rq_psn);
+      // An initiator may have failed it meanwhile: then that stands.
+      if (!r.identity.compare_exchange_strong(identity, QpRecord::identity_of(qp.number, to)))
+        return EINVAL;
+    }
+  }
   qp.verbs.qp_base.state = to_verbs(to);
   // It has no send queue to drain.
   if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
       attr.en_sqd_async_notify != 0) {
     events.raise_target(qp.number, IBV_EVENT_SQ_DRAINED);
-  }
-  return 0;
-}
-
-int LiveXrc::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
-                           QpPhase& from, QpPhase& to) {
-  const SharedGuard guard(fabric, r.rq.lock);
-  std::uint64_t identity = r.identity.load(std::memory_order_acquire);
-  from = QpRecord::phase_of(identity);
-  if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
-  if (to == QpPhase::err || to == QpPhase::reset) {
-    r.identity.store(QpRecord::identity_of(qp.number, to), std::memory_order_seq_cst);
-    hazards.wait_unused(0, qp.number);  // nothing succeeds from here on
-    if (to == QpPhase::reset) {
-      r.attr = {};
-      r.dest_qpn = kNone;
-      r.access = 0;
-    }
-  } else {
-    remember_attributes(r.attr, attr, mask);
-    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = attr.qp_access_flags;
-    if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = attr.min_rnr_timer;
-    if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
-    if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(r.sequence, attr.rq_psn);
-    // An initiator may have failed it meanwhile: then that stands.
-    if (!r.identity.compare_exchange_strong(identity, QpRecord::identity_of(qp.number, to)))
-      return EINVAL;
   }
   return 0;
 }
