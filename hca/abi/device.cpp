@@ -24,8 +24,7 @@ using namespace turnout::hca;
 
 namespace {
 
-// The port's GUID: the same for every process of one user on one host and fabric, another
-// elsewhere.
+// The port's GUID: the same for all processes of one user on one host and fabric only.
 std::uint64_t guid() {
   const char* fabric = environment_value("fabric");
   utsname host{};

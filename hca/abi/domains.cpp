@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "hca/abi/verbs.h"
+#include "hca/device/common_objects.h"
 
 using namespace turnout::hca;
 
@@ -77,7 +78,7 @@ TURNOUT_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
 
 TURNOUT_EXPORT int ibv_dealloc_pd(ibv_pd* verbs) {
   Pd& pd = pd_of(verbs);
-  if (pd.parent_of == nullptr) return objects_of(verbs).dealloc_pd(pd);
+  if (pd.parent_of == nullptr) return destroy_domain(pd);
   if (pd.users.load() != 0) return EBUSY;
   --pd.parent_of->users;
   if (pd.td != nullptr) --reinterpret_cast<Td*>(pd.td)->users;

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "hca/abi/verbs.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/identity.h"
 
 #undef ibv_reg_mr
@@ -109,7 +110,8 @@ TURNOUT_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
 }
 
 TURNOUT_EXPORT int ibv_destroy_ah(ibv_ah* ah) {
-  return objects_of(ah->pd).destroy_ah(*reinterpret_cast<Ah*>(ah));
+  destroy_address_handle(*reinterpret_cast<Ah*>(ah));
+  return 0;
 }
 
 TURNOUT_EXPORT int ibv_init_ah_from_wc(ibv_context*, std::uint8_t port, ibv_wc* wc, ibv_grh* grh,

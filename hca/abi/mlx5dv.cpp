@@ -47,8 +47,7 @@ int check_layout(const mlx5dv_cq_init_attr& dv) {
 
 }  // namespace
 
-// A program that hears yes may go on to write an mlx5's queues in memory (UCX does): so there is a
-// setting to say no.
+// A program that hears yes may write an mlx5's queues in memory (UCX does): a setting can say no.
 TURNOUT_EXPORT bool mlx5dv_is_supported(ibv_device* device) {
   return ops_of(device) != nullptr && ops_of(device)->is_supported();
 }

@@ -59,8 +59,7 @@ TURNOUT_NO_COPY(ibv_copy_ah_attr_from_kern)
 TURNOUT_NO_COPY(ibv_copy_path_rec_from_kern)
 TURNOUT_NO_COPY(ibv_copy_path_rec_to_kern)
 
-// A function that returns EOPNOTSUPP (or null and errno) whatever it is given, bound to an old
-// version.
+// Bound to an old version: returns EOPNOTSUPP (or null and errno) whatever it is given.
 #define TURNOUT_OLD_POINTER(symbol, version)                                             \
   extern "C" __attribute__((visibility("default"), used)) void* turnout_old_##symbol() { \
     return failed(unsupported(#symbol "@" version));                                     \

@@ -43,10 +43,6 @@ void arm(Channel& c) {
   timerfd_settime(c.timer.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-// The eventfd says whether events are queued.
-void show_queued(Channel& c) {
-  eventfd_write(c.wake.get(), 1);
-}
 void show_empty(Channel& c) {
   eventfd_t ignored;
   eventfd_read(c.wake.get(), &ignored);
@@ -54,7 +50,7 @@ void show_empty(Channel& c) {
 
 void append(Channel& c, std::unique_ptr<Event> event) {
   c.queue.push_back(std::move(event));
-  if (c.queue.size() == 1) show_queued(c);
+  if (c.queue.size() == 1) eventfd_write(c.wake.get(), 1);
 }
 
 // Takes the queued events out that `chosen` says.
@@ -69,8 +65,7 @@ std::vector<std::unique_ptr<Event>> extract(Channel& c, const Chosen& chosen) {
   return taken;
 }
 
-// What the real library does when an event is taken, not when it happens. False: there is no event
-// after all.
+// What the real library does when an event is taken, not when it happens. False: there is none.
 bool deliver(Event& event) {
   Id& owner = *event.owner;
   if (event.verbs.event == RDMA_CM_EVENT_CONNECT_REQUEST) {

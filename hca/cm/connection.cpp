@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/cm/connection.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -21,6 +23,8 @@ constexpr seconds kSilence{5};
 constexpr milliseconds kNoDescriptorsWait{100};
 constexpr milliseconds kLeastWay{1};
 constexpr std::size_t kMaxSilent = 1024;
+// IBTA 12.9.8.4: as long as a packet may still be under way.
+constexpr std::chrono::nanoseconds kTimewait{std::int64_t{4096} << kAckTimeout};
 
 void forget_silent(Id& id) {
   Id& listener = *id.listener;
@@ -54,8 +58,7 @@ void adopt_peer(Id& id, const Message& m) {
 // The peer has ended the connection. On a wire that message arrives after the last one of the queue
 // pair, and a program that looks at its completions before its events has found that one first.
 // Here both may arrive while it is stopped between the two looks, and it would then destroy the
-// queue pair with the completions that it has not seen. So it is told no sooner than at the next
-// look.
+// queue pair with the completions that it has not seen. So it is told at the next look.
 void end_later(Id& id) {
   id.ending = true;
   close_socket(id);
@@ -102,9 +105,9 @@ void admit(Id& id, const Message& m) {
         hca, info,
         "accepting a connection failed: queue pairs of type {}: the listener has another type",
         m.qp_type);
-    Message answer = message_of(id, m.kind == Kind::req ? Kind::rej : Kind::sidr_rep);
-    answer.status = m.kind == Kind::req ? kConsumerDefined : static_cast<unsigned>(kSidrRejected);
-    static_cast<void>(send(id.socket.get(), answer));
+    const Message no = m.kind == Kind::req ? message_of(id, Kind::rej, kConsumerDefined)
+                                           : message_of(id, Kind::sidr_rep, kSidrRejected);
+    static_cast<void>(send(id.socket.get(), no));
     return forget_silent(id);
   }
   const auto own = std::find_if(listener.silent.begin(), listener.silent.end(),
@@ -146,9 +149,7 @@ void on_rep(Id& id, const Message& m) {
     return;
   }
   if (const int error = connect_qp(id); error != 0) {
-    Message no = message_of(id, Kind::rej);
-    no.status = kConsumerDefined;
-    static_cast<void>(send(id.socket.get(), no));
+    static_cast<void>(send(id.socket.get(), message_of(id, Kind::rej, kConsumerDefined)));
     static_cast<void>(fail_qp(id));
     finish(id);
     queue_event(id, RDMA_CM_EVENT_CONNECT_ERROR, -error);
@@ -248,6 +249,59 @@ void accept_all(Id& listener) {
 }
 
 }  // namespace
+
+std::uint32_t random_psn() {
+  std::uint32_t psn = 0;
+  if (getrandom(&psn, sizeof psn, GRND_NONBLOCK) != sizeof psn) {
+    psn = static_cast<std::uint32_t>(Clock::now().time_since_epoch().count());
+  }
+  return psn & 0xff'ffff;
+}
+
+Message message_of(const Id& id, Kind kind, std::uint32_t status) {
+  Message m;
+  m.kind = kind;
+  m.status = status;
+  m.port_space = static_cast<std::uint16_t>(id.verbs.ps);
+  m.qp_type = static_cast<std::uint32_t>(id.verbs.qp_type);
+  if (id.adapter != nullptr) {
+    m.lid = id.adapter->lid;
+    m.gid = id.adapter->gid;
+  }
+  m.ece_vendor = id.local_ece.vendor_id;
+  m.ece_options = id.local_ece.options;
+  return m;
+}
+
+void close_socket(Id& id) {
+  unwatch(id);
+  id.socket.reset();
+}
+
+void finish(Id& id) {
+  clear_deadline(id);
+  close_socket(id);
+  id.state = State::over;
+}
+
+void report_disconnected(Id& id, int status) {
+  close_socket(id);
+  id.state = State::disconnected;
+  queue_event(id, RDMA_CM_EVENT_DISCONNECTED, status);
+  set_deadline(id, kTimewait);
+}
+
+void report_rejected(Id& id, std::uint32_t reason, const Message* m) {
+  static_cast<void>(fail_qp(id));
+  finish(id);
+  Event& event = queue_event(id, RDMA_CM_EVENT_REJECTED, static_cast<int>(reason));
+  if (m != nullptr) fill_private(event, event.verbs.param.conn, *m);
+}
+
+void report_unreachable(Id& id, int status) {
+  finish(id);
+  queue_event(id, RDMA_CM_EVENT_UNREACHABLE, status);
+}
 
 void work(Id& id) {
   if (id.state == State::listening) return accept_all(id);

@@ -2,8 +2,8 @@
 // The connection protocol: the effect of messages, closed sockets and deadlines on an identifier,
 // and the steps of the user's calls. IBTA 12.9; events as in rdma_get_cm_event(3).
 //
-// connection.cpp handles events from peers, steps.cpp the user's calls, reports.cpp what ends a
-// connection. All under state_lock(); errors are errno values.
+// connection.cpp handles events from peers and what ends a connection, steps.cpp the user's calls.
+// All under state_lock(); errors are errno values.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@ void expire(Id& id);
 inline constexpr std::chrono::seconds kPatience{60};
 
 // A message with what every message of this identifier says.
-[[nodiscard]] Message message_of(const Id& id, Kind kind);
+[[nodiscard]] Message message_of(const Id& id, Kind kind, std::uint32_t status = 0);
 
 // Where a queue pair's packets begin to count.
 [[nodiscard]] std::uint32_t random_psn();

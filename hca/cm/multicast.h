@@ -18,13 +18,11 @@ inline constexpr std::uint32_t kIpoibQkey = 0x0b1b;  // RFC 4391 leaves it to th
 [[nodiscard]] ibv_gid group_gid(const Address& address, rdma_port_space ps);
 [[nodiscard]] std::uint16_t group_lid(const ibv_gid& gid);
 
-// The user is given the event of a join: attaches the queue pair, and makes it an error where that
-// fails.
+// The user is given the event of a join: attaches the queue pair, else makes it an error.
 void deliver_join(Event& event);
-// Leaves a group. Waits until its events are acknowledged: `lock` is released meanwhile. 0 or
-// errno.
+// Leaves a group once its events are acknowledged: `lock` is released meanwhile. 0 or errno.
 [[nodiscard]] int leave(Id& id, const Address& address, std::unique_lock<std::mutex>& lock);
-// Leaves all, for good; events the user has still refer to the groups.
+// Takes the queue pair out of all groups; events the user has still refer to them.
 void leave_all(Id& id);
 
 }  // namespace turnout::cm

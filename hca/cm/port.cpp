@@ -57,13 +57,9 @@ bool is_free(const AbstractName& name) {
 std::vector<std::string> rivals(const Address& address, bool v6only) {
   const Address a = unmapped(address);
   if (!a.any()) return {a.family == AF_INET ? "any4" : "any6", "any"};
-  std::vector<std::string> places;
   const bool both = a.family == AF_INET6 && !v6only;
-  if (both) {
-    places = {"any4", "any6"};
-  } else {
-    places = {"any"};
-  }
+  std::vector<std::string> places{both ? "any4" : "any"};
+  if (both) places.emplace_back("any6");
   for (const Address& host : host_addresses()) {
     if (both || host.family == a.family) places.push_back(text(host));
   }

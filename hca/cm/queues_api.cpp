@@ -4,8 +4,10 @@
 #include <rdma/rdma_verbs.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "hca/cm/export.h"
+#include "hca/cm/multicast.h"
 #include "hca/cm/qp.h"
 
 using namespace turnout::cm;
@@ -69,15 +71,12 @@ int add_xrcd(const Id& id, Attributes& a, std::uint32_t mask_bit) {
   return 0;
 }
 
-// What the user left out: the protection domain, or for an XRC target the domain.
-int add_domain(Id& id, ibv_qp_init_attr_ex& a) {
-  rdma_cm_id& v = id.verbs;
-  if (a.qp_type == IBV_QPT_XRC_RECV) return add_xrcd(id, a, IBV_QP_INIT_ATTR_XRCD);
-  if ((a.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || a.pd == nullptr) {
-    a.comp_mask |= IBV_QP_INIT_ATTR_PD;
-    a.pd = v.pd;
-  }
-  return a.pd->context == v.verbs ? 0 : EINVAL;
+// The protection domain, likewise.
+template <class Attributes>
+int add_pd(const rdma_cm_id& id, Attributes& a, std::uint32_t mask_bit) {
+  if ((a.comp_mask & mask_bit) == 0 || a.pd == nullptr) a.pd = id.pd;
+  a.comp_mask |= mask_bit;
+  return a.pd->context == id.verbs ? 0 : EINVAL;
 }
 
 // Adapters round a send queue's entries up and grant inline data that was not asked for; programs
@@ -104,7 +103,9 @@ TURNOUT_EXPORT int rdma_create_qp_ex(rdma_cm_id* verbs, ibv_qp_init_attr_ex* att
   if (other(verbs->send_cq, attr->send_cq) || other(verbs->recv_cq, attr->recv_cq)) {
     return failure(EINVAL);
   }
-  if (const int error = add_domain(id, *attr); error != 0) return failure(error);
+  const int error = attr->qp_type == IBV_QPT_XRC_RECV ? add_xrcd(id, *attr, IBV_QP_INIT_ATTR_XRCD)
+                                                      : add_pd(*verbs, *attr, IBV_QP_INIT_ATTR_PD);
+  if (error != 0) return failure(error);
   if (!create_missing(*verbs, *attr)) return fail_create(*verbs, errno);
   if (attr->send_cq == nullptr) attr->send_cq = verbs->send_cq;
   if (attr->recv_cq == nullptr) attr->recv_cq = verbs->recv_cq;
@@ -115,9 +116,9 @@ TURNOUT_EXPORT int rdma_create_qp_ex(rdma_cm_id* verbs, ibv_qp_init_attr_ex* att
   ibv_qp* const qp = create_with_inline(verbs->verbs, *attr);
   if (qp == nullptr) return fail_create(*verbs, errno);
   const Lock lock(state_lock());
-  if (const int error = prepare_qp(id, qp); error != 0) {
+  if (const int unprepared = prepare_qp(id, qp); unprepared != 0) {
     ibv_destroy_qp(qp);
-    return fail_create(*verbs, error);
+    return fail_create(*verbs, unprepared);
   }
   if (qp->pd != nullptr) verbs->pd = qp->pd;
   verbs->qp = qp;
@@ -127,22 +128,15 @@ TURNOUT_EXPORT int rdma_create_qp_ex(rdma_cm_id* verbs, ibv_qp_init_attr_ex* att
 TURNOUT_EXPORT int rdma_create_qp(rdma_cm_id* verbs, ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (attr == nullptr) return failure(EINVAL);
   ibv_qp_init_attr_ex ex{};
-  ex.qp_context = attr->qp_context;
-  ex.send_cq = attr->send_cq;
-  ex.recv_cq = attr->recv_cq;
-  ex.srq = attr->srq;
-  ex.cap = attr->cap;
-  ex.qp_type = attr->qp_type;
-  ex.sq_sig_all = attr->sq_sig_all;
+  // The struct is the beginning of the extended one.
+  constexpr std::size_t kCommon = offsetof(ibv_qp_init_attr_ex, comp_mask);
+  std::memcpy(&ex, attr, kCommon);
   if (pd != nullptr) {
     ex.comp_mask = IBV_QP_INIT_ATTR_PD;
     ex.pd = pd;
   }
   if (rdma_create_qp_ex(verbs, &ex) != 0) return -1;
-  attr->send_cq = ex.send_cq;
-  attr->recv_cq = ex.recv_cq;
-  attr->srq = ex.srq;
-  attr->cap = ex.cap;
+  std::memcpy(attr, &ex, kCommon);
   return 0;
 }
 
@@ -150,11 +144,8 @@ TURNOUT_EXPORT void rdma_destroy_qp(rdma_cm_id* verbs) {
   ibv_qp* qp = verbs->qp;
   {
     const Lock lock(state_lock());
+    leave_all(id_of(verbs));
     verbs->qp = nullptr;
-    for (Group& g : id_of(verbs).groups) {
-      if (g.attached) ibv_detach_mcast(qp, &g.gid, g.lid);
-      g.attached = false;
-    }
   }
   // Without the lock: the queues wait for the user to acknowledge their events.
   if (qp != nullptr) ibv_destroy_qp(qp);
@@ -164,11 +155,8 @@ TURNOUT_EXPORT void rdma_destroy_qp(rdma_cm_id* verbs) {
 TURNOUT_EXPORT int rdma_create_srq_ex(rdma_cm_id* verbs, ibv_srq_init_attr_ex* attr) {
   Id& id = id_of(verbs);
   if (attr == nullptr || verbs->srq != nullptr || id.adapter == nullptr) return failure(EINVAL);
-  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr) {
-    attr->pd = verbs->pd;
-    attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
-  }
-  if (attr->pd->context != verbs->verbs) return failure(EINVAL);
+  if (const int error = add_pd(*verbs, *attr, IBV_SRQ_INIT_ATTR_PD); error != 0)
+    return failure(error);
   const bool xrc =
       (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type == IBV_SRQT_XRC;
   if (xrc) {

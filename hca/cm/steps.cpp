@@ -63,11 +63,7 @@ int try_connect(Id& id) {
     return 0;
   }
   if (error == ECONNREFUSED) {
-    if (id.datagram()) {
-      report_unreachable(id, kSidrNoService);
-    } else {
-      report_rejected(id, kInvalidServiceId);
-    }
+    id.datagram() ? report_unreachable(id, kSidrNoService) : report_rejected(id, kInvalidServiceId);
     return 0;
   }
   if (error != 0) return error;
@@ -149,8 +145,7 @@ int reject(Id& id, const void* data, std::uint8_t length, Reason reason) {
   if (!answerable || length > private_limit(kind) || (length != 0 && data == nullptr)) {
     return EINVAL;
   }
-  Message m = message_of(id, kind);
-  m.status = id.datagram() ? static_cast<std::uint32_t>(kSidrRejected) : reason;
+  Message m = message_of(id, kind, id.datagram() ? std::uint32_t{kSidrRejected} : reason);
   add_private(m, data, length);
   const int error = send(id.socket.get(), m);
   finish(id);

@@ -29,8 +29,7 @@ void begin_region(Mr& mr, Pd& pd, void* address, std::uint64_t length, std::uint
 void begin_cq(Cq& cq, Context& context, const ibv_cq_init_attr_ex& attr, std::uint32_t entries);
 void end_cq(Cq& cq) noexcept;
 
-// 0, or EINVAL. A queue of nothing is asked for, too; a driver gives at least what was asked: an
-// entry with a part.
+// 0, or EINVAL. A queue of nothing is asked for, too: it is given an entry with a part.
 [[nodiscard]] int check_creation(ibv_srq_init_attr& attr) noexcept;
 // xrcd, cq: both or neither.
 void begin_srq(Srq& srq, Pd& pd, const ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq);

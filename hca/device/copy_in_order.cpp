@@ -5,8 +5,7 @@
 
 namespace turnout::hca {
 
-// Not instrumented by the thread sanitizer: a real adapter's DMA is not either, and programs poll
-// the bytes it writes.
+// Not instrumented by the thread sanitizer, like an adapter's DMA, whose bytes programs poll.
 __attribute__((no_sanitize("thread"))) void copy_in_order(std::uint8_t* to,
                                                           const std::uint8_t* from,
                                                           std::uint64_t length) noexcept {

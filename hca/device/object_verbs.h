@@ -31,7 +31,6 @@ class ObjectVerbs {
   virtual ~ObjectVerbs() = default;
 
   virtual Pd* alloc_pd(Context& context) = 0;
-  virtual int dealloc_pd(Pd& pd) = 0;
   virtual Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                               unsigned access) = 0;
   virtual Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
@@ -82,8 +81,6 @@ class ObjectVerbs {
   // A further handle of an XRC target.
   virtual Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) = 0;
   virtual Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) = 0;
-  virtual int destroy_ah(Ah& ah) = 0;
-
   virtual int get_async_event(Context& context, ibv_async_event& event) = 0;
   // Ends the engine's part of a context. The engine may end with its last context.
   virtual void close(Context& context) = 0;

@@ -146,8 +146,7 @@ struct Channel {
   std::atomic<std::uint32_t> users;
 };
 
-// Where a queue of ours lies in the heap: what its record says may be damaged, and is not given
-// back.
+// Where a queue of ours lies in the heap: its record may be damaged, and is not given back.
 struct OwnRing {
   std::uint64_t offset;  // 0: it has none
   std::uint64_t bytes;

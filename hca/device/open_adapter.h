@@ -12,8 +12,7 @@
 
 namespace turnout::hca {
 
-// Does a simulation's world serve the contexts that this process opens now? See
-// hca/virtual/world.h.
+// Does a simulation's world (hca/virtual/world.h) serve the contexts that are opened now?
 [[nodiscard]] bool has_virtual_clock() noexcept;
 
 // Gives a fresh context its engine: sets objects, data_path, virtual_clock and what else of the

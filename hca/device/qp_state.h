@@ -26,8 +26,7 @@ namespace turnout::hca {
                                    const char** why) noexcept;
 // 0, or EINVAL: the values of the attributes in `mask` that have a range.
 [[nodiscard]] int check_values(const ibv_qp_attr& attr, int mask, const char** why) noexcept;
-// Both, for ibv_modify_qp of a queue pair that is in phase `from`; on success `to` is the one asked
-// for.
+// Both, for ibv_modify_qp of a queue pair in phase `from`; on success `to` is what it asks for.
 [[nodiscard]] int check_modification(QpKind kind, QpPhase from, const ibv_qp_attr& attr, int mask,
                                      QpPhase& to, const char** why) noexcept;
 

@@ -4,6 +4,8 @@
 #include <pthread.h>
 
 #include <cerrno>
+#include <cstring>
+#include <iterator>
 
 #include "base/log.h"
 #include "hca/device/identity.h"
@@ -14,23 +16,11 @@ namespace turnout::hca {
 namespace {
 
 ibv_wc_opcode completion_opcode(std::uint8_t wr_opcode) noexcept {
-  switch (wr_opcode) {
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return IBV_WC_RDMA_WRITE;
-    case IBV_WR_RDMA_READ:
-      return IBV_WC_RDMA_READ;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-      return IBV_WC_COMP_SWAP;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      return IBV_WC_FETCH_ADD;
-    case IBV_WR_LOCAL_INV:
-      return IBV_WC_LOCAL_INV;
-    case IBV_WR_BIND_MW:
-      return IBV_WC_BIND_MW;
-    default:
-      return IBV_WC_SEND;
-  }
+  static constexpr ibv_wc_opcode kByRequest[] = {
+      IBV_WC_RDMA_WRITE, IBV_WC_RDMA_WRITE, IBV_WC_SEND,      IBV_WC_SEND,    IBV_WC_RDMA_READ,
+      IBV_WC_COMP_SWAP,  IBV_WC_FETCH_ADD,  IBV_WC_LOCAL_INV, IBV_WC_BIND_MW, IBV_WC_SEND};
+  static_assert(std::size(kByRequest) == IBV_WR_SEND_WITH_INV + 1);
+  return wr_opcode < std::size(kByRequest) ? kByRequest[wr_opcode] : IBV_WC_SEND;
 }
 
 }  // namespace
@@ -95,13 +85,8 @@ void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind 
   qp.index = index;
   qp.number = number;
   qp.signal_all = attr.sq_sig_all != 0;
-  qp.init.qp_context = attr.qp_context;
-  qp.init.send_cq = attr.send_cq;
-  qp.init.recv_cq = attr.recv_cq;
-  qp.init.srq = attr.srq;
-  qp.init.cap = attr.cap;
-  qp.init.qp_type = attr.qp_type;
-  qp.init.sq_sig_all = attr.sq_sig_all;
+  // ibv_qp_init_attr is the beginning of the extended one.
+  std::memcpy(&qp.init, &attr, offsetof(ibv_qp_init_attr_ex, comp_mask));
   ibv_qp& v = qp.verbs.qp_base;
   v.context = &context.verbs.context;
   v.qp_context = attr.qp_context;
@@ -169,28 +154,12 @@ int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
     return ENOMEM;
   }
   if (!w.is_inline && w.num_sge > qp.init.cap.max_send_sge) return EINVAL;
-  switch (w.opcode) {
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-      break;
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      if (qp.kind == QpKind::ud) return EINVAL;
-      break;
-    case IBV_WR_RDMA_READ:
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      if (is_unacknowledged(qp.kind) || w.is_inline) return EINVAL;
-      break;
-    case IBV_WR_SEND_WITH_INV:
-      if (qp.kind == QpKind::ud || !identity().windows) return EINVAL;
-      break;
-    case IBV_WR_LOCAL_INV:
-    case IBV_WR_BIND_MW:
-      return qp.kind == QpKind::ud || !identity().windows ? EINVAL : 0;
-    default:
-      return EOPNOTSUPP;
-  }
+  const bool of_window = is_local(w.opcode) || w.opcode == IBV_WR_SEND_WITH_INV;
+  if (of_window && (qp.kind == QpKind::ud || !identity().windows)) return EINVAL;
+  if (is_local(w.opcode)) return 0;
+  if (is_write(w.opcode) && qp.kind == QpKind::ud) return EINVAL;
+  if (is_fetch(w.opcode) && (is_unacknowledged(qp.kind) || w.is_inline)) return EINVAL;
+  if (!is_send(w.opcode) && !is_write(w.opcode) && !is_fetch(w.opcode)) return EOPNOTSUPP;
   return qp.kind != QpKind::rc && qp.kind != QpKind::uc && !w.addressed ? EINVAL : 0;
 }
 
@@ -198,7 +167,7 @@ Completion completion_of(const SendWqe& w, std::uint32_t number, ibv_wc_status s
   Completion entry{};
   entry.wr_id = w.wr_id;
   entry.qpn = number;
-  entry.byte_len = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode) ? w.length : 0;
+  entry.byte_len = is_fetch(w.opcode) ? w.length : 0;
   entry.opcode = static_cast<std::uint8_t>(completion_opcode(w.opcode));
   entry.status = static_cast<std::uint8_t>(status);
   entry.sq_position = w.position;

@@ -74,6 +74,10 @@ inline void to_verbs(const Completion& entry, ibv_wc& out) noexcept {
 [[nodiscard]] constexpr bool is_atomic(std::uint8_t opcode) noexcept {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
+// Do data come back?
+[[nodiscard]] constexpr bool is_fetch(std::uint8_t opcode) noexcept {
+  return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
+}
 [[nodiscard]] constexpr bool has_imm(std::uint8_t opcode) noexcept {
   return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }

@@ -17,19 +17,19 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   if (const int error = refuse_child(context); error != 0) return failed(error);
   if (const int error = check_creation(attr); error != 0) return failed(error);
   const std::uint32_t slots = std::bit_ceil(attr.cqe);
-  const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
+  const std::uint64_t ring = fabric.allocate(slots * sizeof(Cqe));
   if (ring == 0) return failed(ENOMEM);
   auto cq = std::make_unique<Cq>();
   auto* channel = reinterpret_cast<Channel*>(attr.channel);
   std::uint32_t index = kNone;
   {
-    const TableGuard guard(fabric_);
-    index = fabric_.find_free(&Tables::cq, kMaxCqs, fabric_.header().cq_high,
-                              slot_of(fabric_.me()) * 16);
+    const TableGuard guard(fabric);
+    index =
+        fabric.find_free(&Tables::cq, kMaxCqs, fabric.header().cq_high, slot_of(fabric.me()) * 16);
     if (index != kNone) {
-      CqRecord& r = fabric_.cq(index);
-      const SharedGuard lock(fabric_, r.lock);
-      r.owner.store(fabric_.me(), std::memory_order_release);
+      CqRecord& r = fabric.cq(index);
+      const SharedGuard lock(fabric, r.lock);
+      r.owner.store(fabric.me(), std::memory_order_release);
       ++r.generation;
       r.slots = slots;
       r.ring = ring;
@@ -48,13 +48,13 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
     }
   }
   if (index == kNone) {
-    fabric_.release(ring, slots * sizeof(Cqe));
+    fabric.release(ring, slots * sizeof(Cqe));
     return failed(ENOMEM);
   }
   cq->index = index;
-  cq->record = &fabric_.cq(index);
+  cq->record = &fabric.cq(index);
   cq->own_ring = {ring, slots * sizeof(Cqe)};
-  cq->ring = static_cast<Cqe*>(fabric_.heap(ring, slots * sizeof(Cqe)));
+  cq->ring = static_cast<Cqe*>(fabric.heap(ring, slots * sizeof(Cqe)));
   cq->mask = slots - 1;
   set_next(*cq);
   cq->single_threaded = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
@@ -62,13 +62,12 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   begin_cq(*cq, context, attr, slots);
   cq->verbs.handle = index;
   if (channel != nullptr) {
-    // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum
-    // of a user's pipes.
+    // One record for each armed CQ may wait. Enlarged only when needed: a user's pipes are limited.
     const auto bytes = static_cast<int>(channel->users * sizeof(EventRecord));
     if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
   }
-  const std::lock_guard lock(objects_.mutex);
-  objects_.cqs[index] = cq.get();
+  const std::lock_guard lock(objects.mutex);
+  objects.cqs[index] = cq.get();
   return cq.release();
 }
 
@@ -76,15 +75,15 @@ int LiveCompletions::resize(Cq& cq, int entries) {
   if (const int error = refuse_child(cq.verbs.context); error != 0) return error;
   if (entries <= 0 || static_cast<std::uint32_t>(entries) > kMaxCqe) return EINVAL;
   const std::uint64_t slots = std::bit_ceil(static_cast<std::uint32_t>(entries));
-  const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
+  const std::uint64_t ring = fabric.allocate(slots * sizeof(Cqe));
   if (ring == 0) return ENOMEM;
-  auto* fresh = static_cast<Cqe*>(fabric_.heap(ring, slots * sizeof(Cqe)));
+  auto* fresh = static_cast<Cqe*>(fabric.heap(ring, slots * sizeof(Cqe)));
   OwnRing old{};
   {
     const std::lock_guard poll(cq.poll_lock);
     CqRecord& r = *cq.record;
-    const SharedGuard guard(fabric_, r.lock);
-    repair(fabric_, r);
+    const SharedGuard guard(fabric, r.lock);
+    repair(fabric, r);
     std::uint64_t tail = r.tail;
     while (cq.ring[tail & cq.mask].sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
     r.tail = tail;
@@ -105,7 +104,7 @@ int LiveCompletions::resize(Cq& cq, int entries) {
       cq.verbs.cqe = static_cast<int>(slots);
     }
   }
-  fabric_.release(old.offset, old.bytes);
+  fabric.release(old.offset, old.bytes);
   return old.offset == ring ? EINVAL : 0;
 }
 
@@ -114,8 +113,8 @@ int LiveCompletions::destroy(Cq& cq) {
   if (cq.users.load() != 0) return EBUSY;
   std::uint32_t comp_read = 0, async_read = 0;
   {
-    const std::lock_guard lock(objects_.mutex);
-    objects_.cqs.erase(cq.index);  // from here on its events are not handed out any more
+    const std::lock_guard lock(objects.mutex);
+    objects.cqs.erase(cq.index);  // from here on its events are not handed out any more
     comp_read = cq.comp_events_read;
     async_read = cq.async_events_read;
   }
@@ -123,11 +122,11 @@ int LiveCompletions::destroy(Cq& cq) {
   wait_acknowledged(cq.verbs, cq.verbs.async_events_completed, async_read);
   CqRecord& r = *cq.record;
   {
-    const SharedGuard guard(fabric_, r.lock);
+    const SharedGuard guard(fabric, r.lock);
     r.phase.store(ObjectPhase::free, std::memory_order_release);
     r.slots = 0;
   }
-  fabric_.release(cq.own_ring.offset, cq.own_ring.bytes);
+  fabric.release(cq.own_ring.offset, cq.own_ring.bytes);
   r.owner.store(0, std::memory_order_release);
   end_cq(cq);
   delete &cq;
@@ -137,18 +136,18 @@ int LiveCompletions::destroy(Cq& cq) {
 bool LiveCompletions::push(std::uint32_t index, Token owner, const Completion& entry,
                            bool solicited, Qp* taker) noexcept {
   if (index >= kMaxCqs) return false;
-  CqRecord& cq = fabric_.cq(index);
+  CqRecord& cq = fabric.cq(index);
   EventRecord event{};
   PipeRef pipe;
   {
-    const SharedGuard guard(fabric_, cq.lock);
+    const SharedGuard guard(fabric, cq.lock);
     if (cq.phase.load(std::memory_order_relaxed) != ObjectPhase::live ||
         cq.owner.load(std::memory_order_relaxed) != owner) {
       return false;
     }
-    const CompletionRing ring = fabric_.ring(cq);
+    const CompletionRing ring = fabric.ring(cq);
     if (ring.start == nullptr) return false;
-    repair(fabric_, cq);
+    repair(fabric, cq);
     std::uint64_t tail = cq.tail;
     // A producer may have died between the entry and the index.
     while (ring.entry(tail).sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
@@ -190,7 +189,7 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Completion& e
       }
     }
   }
-  if (event.object != 0) events_.raise(owner, pipe, event);
+  if (event.object != 0) events.raise(owner, pipe, event);
   return event.type != IBV_EVENT_CQ_ERR || event.object == 0;
 }
 
@@ -204,7 +203,7 @@ bool LiveCompletions::take(Cq& cq, Completion& out) {
     cq.idle_polls.store(0, std::memory_order_relaxed);
     if (out.dropped != 0) continue;
     if (out.send != 0) {
-      Qp* qp = objects_.qps[out.qpn & (kMaxQps - 1)].load(std::memory_order_acquire);
+      Qp* qp = objects.qps[out.qpn & (kMaxQps - 1)].load(std::memory_order_acquire);
       if (qp != nullptr && qp->number == out.qpn) {
         qp->reclaimed.store(out.sq_position, std::memory_order_release);
       }
@@ -225,14 +224,18 @@ int LiveCompletions::request_notify(Cq& cq, bool solicited_only) {
   return 0;
 }
 
-void LiveCompletions::drop(Cq& cq, std::uint32_t number) noexcept {
-  const std::lock_guard poll(cq.poll_lock);
-  const SharedGuard guard(fabric_, cq.record->lock);
-  repair(fabric_, *cq.record);
-  for (std::uint64_t position = cq.head;; ++position) {
-    Cqe& slot = cq.ring[position & cq.mask];
-    if (slot.sequence.load(std::memory_order_acquire) != position + 1) return;
-    if (slot.qpn == number) slot.dropped = 1;
+void LiveCompletions::drop(const Qp& qp) noexcept {
+  for (ibv_cq* const queue : {qp.init.send_cq, qp.init.recv_cq}) {
+    if (queue == nullptr) continue;
+    Cq& cq = cq_of(queue);
+    const std::lock_guard poll(cq.poll_lock);
+    const SharedGuard guard(fabric, cq.record->lock);
+    repair(fabric, *cq.record);
+    for (std::uint64_t position = cq.head;; ++position) {
+      Cqe& slot = cq.ring[position & cq.mask];
+      if (slot.sequence.load(std::memory_order_acquire) != position + 1) break;
+      if (slot.qpn == qp.number) slot.dropped = 1;
+    }
   }
 }
 

@@ -10,29 +10,22 @@
 
 namespace turnout::hca {
 
-class LiveCompletions {
+class LiveCompletions : LiveParts {
  public:
-  LiveCompletions(Fabric& fabric, LocalObjects& objects, LiveEvents& events)
-      : fabric_(fabric), objects_(objects), events_(events) {}
+  explicit LiveCompletions(const LiveParts& parts) : LiveParts(parts) {}
 
   [[nodiscard]] Cq* create(Context& context, const ibv_cq_init_attr_ex& attr);
   [[nodiscard]] int resize(Cq& cq, int entries);
   [[nodiscard]] int destroy(Cq& cq);
 
-  // False: the queue is full or gone. taker: the queue pair whose taken receive this completes, or
-  // null.
+  // False: the queue is full or gone. taker: whose taken receive this completes, or null.
   bool push(std::uint32_t cq, Token owner, const Completion& entry, bool solicited,
             Qp* taker) noexcept;
   // Takes the next entry; false: empty.
   [[nodiscard]] bool take(Cq& cq, Completion& out);
   [[nodiscard]] static int request_notify(Cq& cq, bool solicited_only);
   // Drops the entries of a queue pair.
-  void drop(Cq& cq, std::uint32_t number) noexcept;
-
- private:
-  Fabric& fabric_;
-  LocalObjects& objects_;
-  LiveEvents& events_;
+  void drop(const Qp& qp) noexcept;
 };
 
 }  // namespace turnout::hca

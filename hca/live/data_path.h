@@ -6,18 +6,47 @@
 // Any thread.
 #pragma once
 
+#include <sched.h>
+
 #include "hca/device/data_path.h"
+#include "hca/device/queue_pair.h"
 #include "hca/live/send_queues.h"
 
 namespace turnout::hca {
 
 class LiveDataPath final : public DataPath, LiveParts {
  public:
-  LiveDataPath(const LiveParts& parts, Executor& executor, LiveSendQueues& send_queues)
-      : LiveParts(parts), executor_(executor), send_queues_(send_queues) {}
+  explicit LiveDataPath(const LiveParts& parts) : LiveParts(parts) {}
 
-  int check(const Qp& qp, const SendWqe& wqe) override;
-  int send(Qp& qp, SendWqe& wqe) override;
+  int check(const Qp& qp, const SendWqe& wqe) override {
+    return check_request(qp, qp.record->phase(), wqe);
+  }
+  int send(Qp& qp, SendWqe& wqe) override {
+    const QpPhase phase = qp.record->phase();
+    if (const int error = check_request(qp, phase, wqe); error != 0) return error;
+    wqe.position = ++qp.posted;
+    if (phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed)) [[likely]] {
+      const auto [step, status] = executor.execute(qp, wqe);
+      if (step == Step::done) [[likely]] {
+        if (status != IBV_WC_SUCCESS || qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0) {
+          send_queues.complete(qp, wqe, status);
+        }
+        return 0;
+      }
+      qp.retry.rnr_left = qp.attr.rnr_retry;
+      qp.retry.left = qp.attr.retry_cnt;
+      qp.queue.push_back(wqe);
+      send_queues.stall(qp, step, Caller::program);
+      return 0;
+    }
+    qp.queue.push_back(wqe);
+    if (phase == QpPhase::err || phase == QpPhase::sqe) {
+      send_queues.flush(qp);
+    } else if (phase != QpPhase::sqd && qp.retry.at <= monotonic()) {
+      send_queues.progress(qp, Caller::program);
+    }
+    return 0;
+  }
   int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) override {
     return receives.post_own(qp, wr, bad);
   }
@@ -25,17 +54,26 @@ class LiveDataPath final : public DataPath, LiveParts {
     return receives.post_shared(srq, wr, bad);
   }
   bool take(Cq& cq, Completion& out) override { return completions.take(cq, out); }
-  int idle(Cq& cq) override;
+  int idle(Cq& cq) override {
+    // A real adapter works while its host polls. Here the peer needs a processor for that, and
+    // there may be fewer of them than processes that poll: after some 20 us of it, let others run.
+    constexpr std::uint32_t kPatience = 512, kBetween = 64;
+    const std::uint32_t polls = cq.idle_polls.load(std::memory_order_relaxed) + 1;
+    if (polls < kPatience) {
+      cq.idle_polls.store(polls, std::memory_order_relaxed);
+    } else {
+      cq.idle_polls.store(kPatience - kBetween, std::memory_order_relaxed);
+      sched_yield();
+    }
+    if (send_queues.next_retry() != UINT64_MAX) send_queues.retry_due(Caller::program);
+    return cq.record->overflowed.load(std::memory_order_acquire) != 0 ? -1 : 0;
+  }
   int request_notify(Cq& cq, bool solicited_only) override {
     return LiveCompletions::request_notify(cq, solicited_only);
   }
   int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) override {
     return events.take_completion(channel, cq, cq_context);
   }
-
- private:
-  Executor& executor_;
-  LiveSendQueues& send_queues_;
 };
 
 }  // namespace turnout::hca

@@ -80,15 +80,8 @@ Status LiveEngine::start() {
   return {};
 }
 
-void LiveEngine::before_fork() {
-  registry().mutex.lock();
-}
-void LiveEngine::after_fork() {
-  registry().mutex.unlock();
-}
-
-LiveEngine::~LiveEngine() {
-  stop();
+std::mutex& LiveEngine::open_mutex() noexcept {
+  return registry().mutex;
 }
 
 void LiveEngine::close(Context& context) {

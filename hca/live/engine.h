@@ -23,12 +23,11 @@ class LiveEngine {
   // Fabric::open's and those of the settings.
   static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
   [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
-  ~LiveEngine();
+  ~LiveEngine() { stop(); }
   // The engine ends with its last context.
   void close(Context& context);
   // As Fabric's.
-  static void before_fork();
-  static void after_fork();
+  static std::mutex& open_mutex() noexcept;
   // Ends the firmware thread. Once, at exit or destruction.
   void stop() noexcept { firmware_.stop(); }
 
@@ -40,24 +39,25 @@ class LiveEngine {
   std::uint32_t contexts_ = 0;  // guarded by the registry's mutex
   Memory memory_{*fabric_};
   LocalObjects local_;
-  LiveEvents events_{*fabric_, local_};
-  Hazards hazards_{*fabric_, local_};
-  LiveCompletions completions_{*fabric_, local_, events_};
-  LiveReceives receives_{*fabric_, events_, completions_};
-  LiveRegions regions_{*fabric_, memory_, hazards_};
-  LiveWindows windows_{*fabric_, memory_, hazards_};
-  LiveMulticast multicast_{*fabric_};
-  QpNumbers numbers_{*fabric_};
-  LiveParts parts_{*fabric_,  local_,   memory_,  events_,    hazards_, completions_,
-                   receives_, regions_, windows_, multicast_, numbers_};
+  LiveParts parts_{*fabric_,     local_,   memory_,      events_,    hazards_, completions_,
+                   receives_,    regions_, windows_,     multicast_, numbers_, executor_,
+                   send_queues_, xrc_,     queue_pairs_, srqs_};
+  LiveEvents events_{parts_};
+  Hazards hazards_{parts_};
+  LiveCompletions completions_{parts_};
+  LiveReceives receives_{parts_};
+  LiveRegions regions_{parts_};
+  LiveWindows windows_{parts_};
+  LiveMulticast multicast_{parts_};
+  QpNumbers numbers_{parts_};
   Executor executor_{parts_};
-  LiveSendQueues send_queues_{parts_, executor_};
+  LiveSendQueues send_queues_{parts_};
   LiveXrc xrc_{parts_};
-  LiveQueuePairs queue_pairs_{parts_, send_queues_, xrc_};
+  LiveQueuePairs queue_pairs_{parts_};
   LiveSrqs srqs_{parts_};
-  Firmware firmware_{*fabric_, memory_, send_queues_};
-  LiveDataPath data_path_{parts_, executor_, send_queues_};
-  LiveObjectVerbs objects_{parts_, *this, srqs_, queue_pairs_, xrc_};
+  Firmware firmware_{parts_};
+  LiveDataPath data_path_{parts_};
+  LiveObjectVerbs objects_{parts_, *this};
 };
 
 }  // namespace turnout::hca

@@ -16,8 +16,7 @@ namespace turnout::hca {
 namespace {
 
 // Reads one record; blocks unless the user made the descriptor non-blocking. 0 or errno. EINTR is
-// the user's, as with rdma-core: programs end their waiting by a signal whose handler has no
-// SA_RESTART.
+// the user's, as with rdma-core: a signal without SA_RESTART ends a program's waiting.
 int read_record(int fd, EventRecord& event) {
   const ssize_t n = read(fd, &event, sizeof event);
   if (n == static_cast<ssize_t>(sizeof event)) return 0;
@@ -72,7 +71,7 @@ int LiveEvents::destroy_channel(Channel& channel) {
 }
 
 void LiveEvents::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
-  if (!fabric_.pipes().write(owner, pipe, &event, sizeof event)) {
+  if (!fabric.pipes().write(owner, pipe, &event, sizeof event)) {
     TURNOUT_LOG(
         hca, debug,
         "delivering asynchronous event {} failed: process slot {}: it does not read its events",
@@ -88,15 +87,15 @@ void LiveEvents::raise_qp(const QpRecord& record, std::uint32_t number,
 }
 
 void LiveEvents::raise_target(std::uint32_t number, ibv_event_type type) noexcept {
-  const std::uint32_t high = std::min(fabric_.header().xrc_handle_high.load(), kMaxXrcHandles);
+  const std::uint32_t high = std::min(fabric.header().xrc_handle_high.load(), kMaxXrcHandles);
   for (std::uint32_t i = 0; i < high; ++i) {
-    const XrcHandleRecord& r = fabric_.xrc_handle(i);
+    const XrcHandleRecord& r = fabric.xrc_handle(i);
     if (r.of.load(std::memory_order_relaxed) != number) continue;
     EventRecord event{};
     PipeRef pipe;
     Token owner = 0;
     {
-      const TableGuard guard(fabric_);
+      const TableGuard guard(fabric);
       owner = r.owner.load(std::memory_order_relaxed);
       if (owner == 0 || r.kind != XrcHandleKind::target || r.of.load() != number) continue;
       event = {r.cookie, i, r.generation, static_cast<std::uint32_t>(type), kXrcEvent};
@@ -110,9 +109,9 @@ int LiveEvents::take_completion(Channel& channel, ibv_cq** cq, void** cq_context
   for (;;) {
     EventRecord event;
     if (const int error = read_record(channel.verbs.fd, event); error != 0) return error;
-    const std::lock_guard lock(objects_.mutex);
-    const auto found = objects_.cqs.find(event.index);
-    if (event.type != kCompletion || !fits(event) || found == objects_.cqs.end() ||
+    const std::lock_guard lock(objects.mutex);
+    const auto found = objects.cqs.find(event.index);
+    if (event.type != kCompletion || !fits(event) || found == objects.cqs.end() ||
         found->second->record->generation != event.generation) {
       continue;  // of a CQ destroyed before its event was read
     }
@@ -131,21 +130,21 @@ int LiveEvents::take(Context& context, ibv_async_event& out) {
       return error;
     }
     if (event.type == kCompletion || !fits(event)) continue;
-    const std::lock_guard lock(objects_.mutex);
+    const std::lock_guard lock(objects.mutex);
     out.event_type = static_cast<ibv_event_type>(event.type);
     const auto find = [&event](const auto& objects) {
       const auto found = objects.find(event.index);
       return found != objects.end() ? found->second : nullptr;
     };
     if (event.object == kCqEvent) {
-      Cq* const cq = find(objects_.cqs);
+      Cq* const cq = find(objects.cqs);
       if (cq == nullptr || cq->record->generation != event.generation) continue;
       ++cq->async_events_read;
       out.element.cq = reinterpret_cast<ibv_cq*>(&cq->verbs);
       return 0;
     }
     if (event.object == kSrqEvent) {
-      Srq* const srq = find(objects_.srqs);
+      Srq* const srq = find(objects.srqs);
       if (srq == nullptr || srq->record->generation != event.generation) continue;
       ++srq->events_read;
       out.element.srq = &srq->verbs;
@@ -153,10 +152,10 @@ int LiveEvents::take(Context& context, ibv_async_event& out) {
     }
     Qp* qp = nullptr;
     if (event.object == kXrcEvent) {
-      qp = find(objects_.targets);
-      if (qp != nullptr && fabric_.xrc_handle(event.index).generation != event.generation) continue;
+      qp = find(objects.targets);
+      if (qp != nullptr && fabric.xrc_handle(event.index).generation != event.generation) continue;
     } else {
-      qp = objects_.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
+      qp = objects.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
       if (qp != nullptr && qp->number != event.generation) continue;
     }
     if (qp == nullptr) continue;

@@ -7,8 +7,7 @@
 // take...() block unless the user made the descriptor non-blocking. Any thread.
 #pragma once
 
-#include "hca/live/fabric.h"
-#include "hca/live/local_objects.h"
+#include "hca/live/parts.h"
 
 namespace turnout::hca {
 
@@ -28,9 +27,9 @@ inline constexpr std::uint32_t kCompletion = 0xffff;
 // A pipe whose write end never blocks, and how peers name that. False and errno.
 [[nodiscard]] bool open_event_pipe(int& read_end, int& write_end, PipeRef& pipe) noexcept;
 
-class LiveEvents {
+class LiveEvents : LiveParts {
  public:
-  LiveEvents(Fabric& fabric, LocalObjects& objects) : fabric_(fabric), objects_(objects) {}
+  explicit LiveEvents(const LiveParts& parts) : LiveParts(parts) {}
 
   // Completion channels (ibv_create_comp_channel(3)): their program's until they are destroyed.
   [[nodiscard]] static Channel* create_channel(Context& context);
@@ -44,10 +43,6 @@ class LiveEvents {
   // 0 or errno. EINTR is the user's, as with rdma-core.
   [[nodiscard]] int take(Context& context, ibv_async_event& event);
   [[nodiscard]] int take_completion(Channel& channel, ibv_cq** cq, void** cq_context);
-
- private:
-  Fabric& fabric_;
-  LocalObjects& objects_;
 };
 
 }  // namespace turnout::hca

@@ -118,10 +118,9 @@ Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
     return wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
   }
   if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
-  const bool fetches = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode);
   Segments local;
   const ibv_wc_status found =
-      gather(qp, wqe, fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
+      gather(qp, wqe, is_fetch(wqe.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
   if (found != IBV_WC_SUCCESS) return found;
   if (!wqe.is_inline) wqe.length = static_cast<std::uint32_t>(local.length);
   if (qp.kind == QpKind::ud && wqe.length > kMtu) return IBV_WC_LOC_LEN_ERR;

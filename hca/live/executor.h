@@ -9,7 +9,8 @@
 // All with the sq_lock of the queue pair held.
 #pragma once
 
-#include "hca/live/parts.h"
+#include "hca/live/multicast.h"
+#include "hca/live/windows.h"
 
 namespace turnout::hca {
 

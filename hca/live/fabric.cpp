@@ -380,16 +380,8 @@ void Fabric::wake_all() noexcept {
   }
 }
 
-void Fabric::leave() noexcept {
-  const TableGuard guard(*this);
-  reap_locked(slot_of(me_), me_);
-}
-
-void Fabric::before_fork() {
-  attached().mutex.lock();
-}
-void Fabric::after_fork() {
-  attached().mutex.unlock();
+std::mutex& Fabric::open_mutex() noexcept {
+  return attached().mutex;
 }
 
 void Fabric::leave_all_at_exit() noexcept {
@@ -398,22 +390,22 @@ void Fabric::leave_all_at_exit() noexcept {
   const std::unique_lock lock(all.mutex, std::try_to_lock);
   if (!lock.owns_lock()) return;
   for (auto& [label, weak] : all.fabrics) {
-    if (auto fabric = weak.lock()) {
-      fabric->leave_at_exit();
-      all.kept.push_back(std::move(fabric));
+    std::shared_ptr<Fabric> fabric = weak.lock();
+    if (fabric == nullptr) continue;
+    if (fabric->pid_ == getpid() && fabric->base() != nullptr) {
+      fabric->process(slot_of(fabric->me_)).leaving.store(1);
+      fabric->left_ = true;
     }
+    all.kept.push_back(std::move(fabric));
   }
-}
-
-void Fabric::leave_at_exit() noexcept {
-  if (pid_ != getpid() || base() == nullptr) return;
-  process(slot_of(me_)).leaving.store(1);
-  left_ = true;
 }
 
 Fabric::~Fabric() {
   if (base() == nullptr) return;
-  if (pid_ == getpid() && !left_) leave();
+  if (pid_ == getpid() && !left_) {
+    const TableGuard guard(*this);
+    reap_locked(slot_of(me_), me_);
+  }
   unmap();
 }
 

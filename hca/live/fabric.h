@@ -86,9 +86,8 @@ class Fabric : public Tables {
   void wake(Token token) noexcept;
   void wake_all() noexcept;
 
-  // Hold and release what open() locks, so that a fork's child can open.
-  static void before_fork();
-  static void after_fork();
+  // What open() locks: to be held over a fork, so that the child can open.
+  static std::mutex& open_mutex() noexcept;
   // At process exit: this process no longer counts as attached.
   static void leave_all_at_exit() noexcept;
 
@@ -103,8 +102,6 @@ class Fabric : public Tables {
   Status initialise(int fd, std::uint64_t size) const;
   Status check(int fd, std::uint64_t& size) const;
   Status join();
-  void leave() noexcept;
-  void leave_at_exit() noexcept;
   [[nodiscard]] bool others_attached() const noexcept;
   void lock_slow(Lock& l) const noexcept;
   void reap_locked(std::uint32_t slot, Token token) noexcept;

@@ -28,9 +28,9 @@ Status Firmware::start() {
 
 void Firmware::stop() noexcept {
   if (!thread_.joinable()) return;
-  if (fabric_.pid() == getpid()) {
+  if (fabric.pid() == getpid()) {
     stop_.store(true, std::memory_order_release);
-    fabric_.wake(fabric_.me());
+    fabric.wake(fabric.me());
     thread_.join();
   } else {
     thread_.detach();  // a fork's child has no such thread
@@ -52,30 +52,30 @@ void Firmware::main() noexcept {
   std::vector<Watch> watches;
   std::vector<pollfd> polls;
   const auto refresh = [&] {
-    const std::uint32_t high = std::min(fabric_.header().process_high.load(), kMaxProcesses);
+    const std::uint32_t high = std::min(fabric.header().process_high.load(), kMaxProcesses);
     std::erase_if(watches, [&](const Watch& w) {
-      if (fabric_.process(slot_of(w.token)).token.load() == w.token) return false;
-      fabric_.pipes().forget(w.token);  // another process reaped it
+      if (fabric.process(slot_of(w.token)).token.load() == w.token) return false;
+      fabric.pipes().forget(w.token);  // another process reaped it
       return true;
     });
     for (std::uint32_t slot = 0; slot < high; ++slot) {
-      const Token token = fabric_.process(slot).token.load(std::memory_order_acquire);
-      if (token == 0 || token == fabric_.me() || slot_of(token) != slot) continue;
+      const Token token = fabric.process(slot).token.load(std::memory_order_acquire);
+      if (token == 0 || token == fabric.me() || slot_of(token) != slot) continue;
       if (std::any_of(watches.begin(), watches.end(),
                       [&](const Watch& w) { return w.token == token; })) {
         continue;
       }
       Descriptor fd(static_cast<int>(
-          syscall(SYS_pidfd_open, static_cast<pid_t>(fabric_.process(slot).pid), 0)));
+          syscall(SYS_pidfd_open, static_cast<pid_t>(fabric.process(slot).pid), 0)));
       if (!fd) {
         const int error = errno;
-        fabric_.reap(token);  // does nothing when the process lives
-        if (fabric_.process(slot).token.load() != token) continue;
+        fabric.reap(token);  // does nothing when the process lives
+        if (fabric.process(slot).token.load() != token) continue;
         if (!told && error != ESRCH) {
           told = true;
           TURNOUT_LOG(hca, warn,
                       "pidfd_open failed: process {}: {}; polling for its exit every {} ms",
-                      fabric_.process(slot).pid, std::strerror(error), kLook / 1'000'000);
+                      fabric.process(slot).pid, std::strerror(error), kLook / 1'000'000);
         }
       }
       watches.push_back({token, std::move(fd)});
@@ -84,9 +84,9 @@ void Firmware::main() noexcept {
   refresh();
   while (!stop_.load(std::memory_order_acquire)) {
     polls.clear();
-    polls.push_back({fabric_.wake_read(), POLLIN, 0});
+    polls.push_back({fabric.wake_read(), POLLIN, 0});
     for (const Watch& w : watches) polls.push_back({w.pidfd.get(), POLLIN, 0});
-    std::uint64_t next = send_queues_.next_retry();
+    std::uint64_t next = send_queues.next_retry();
     const bool looks =
         std::any_of(watches.begin(), watches.end(), [](const Watch& w) { return !w.pidfd; });
     timespec wait{};
@@ -105,13 +105,13 @@ void Firmware::main() noexcept {
     bool changed = false;
     if ((polls[0].revents & POLLIN) != 0) {
       char bytes[256];
-      while (read(fabric_.wake_read(), bytes, sizeof bytes) > 0) {
+      while (read(fabric.wake_read(), bytes, sizeof bytes) > 0) {
       }
       changed = true;
     }
     for (std::size_t i = 0; i < watches.size(); ++i) {
       if (polls[i + 1].revents == 0) continue;
-      fabric_.reap(watches[i].token);
+      fabric.reap(watches[i].token);
       // Where a damaged record named another process it lives on: refresh() watches the right one.
       watches[i].pidfd.reset();
       changed = true;
@@ -122,9 +122,9 @@ void Firmware::main() noexcept {
       // refresh() tries again for those that have no pidfd, and reaps those that have ended.
       std::erase_if(watches, [](const Watch& w) { return !w.pidfd; });
       refresh();
-      memory_.sweep();
+      memory.sweep();
     }
-    send_queues_.retry_due(Caller::firmware);
+    send_queues.retry_due(Caller::firmware);
   }
 }
 

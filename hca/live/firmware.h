@@ -13,10 +13,9 @@
 
 namespace turnout::hca {
 
-class Firmware {
+class Firmware : LiveParts {
  public:
-  Firmware(Fabric& fabric, Memory& memory, LiveSendQueues& send_queues)
-      : fabric_(fabric), memory_(memory), send_queues_(send_queues) {}
+  explicit Firmware(const LiveParts& parts) : LiveParts(parts) {}
 
   // Errors: system (no thread).
   Status start();
@@ -26,9 +25,6 @@ class Firmware {
  private:
   void main() noexcept;
 
-  Fabric& fabric_;
-  Memory& memory_;
-  LiveSendQueues& send_queues_;
   std::thread thread_;
   std::atomic<bool> stop_{false};
 };

@@ -55,14 +55,14 @@ int no_complete(ibv_qp_ex*) {
 }
 
 void before() {
-  LiveEngine::before_fork();
-  Fabric::before_fork();
+  LiveEngine::open_mutex().lock();
+  Fabric::open_mutex().lock();
   watched().mutex.lock();
 }
 void in_parent() {
   watched().mutex.unlock();
-  Fabric::after_fork();
-  LiveEngine::after_fork();
+  Fabric::open_mutex().unlock();
+  LiveEngine::open_mutex().unlock();
 }
 void in_child() {
   Watched& all = watched();

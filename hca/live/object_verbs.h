@@ -8,7 +8,9 @@
 #include "hca/device/common_objects.h"
 #include "hca/device/object_verbs.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/qp_numbers.h"
 #include "hca/live/qps.h"
+#include "hca/live/regions.h"
 #include "hca/live/srqs.h"
 #include "hca/live/streams.h"
 
@@ -18,9 +20,7 @@ class LiveEngine;
 
 class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
  public:
-  LiveObjectVerbs(const LiveParts& parts, LiveEngine& engine, LiveSrqs& srqs,
-                  LiveQueuePairs& queue_pairs, LiveXrc& xrc)
-      : LiveParts(parts), engine_(engine), srqs_(srqs), queue_pairs_(queue_pairs), xrc_(xrc) {}
+  LiveObjectVerbs(const LiveParts& parts, LiveEngine& engine) : LiveParts(parts), engine_(engine) {}
 
   // Domains are numbers that are unique on the fabric; they have no record. A handle that was given
   // out may be of one that is gone, and then its regions and queue pairs are, too.
@@ -28,7 +28,6 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
     if (const int error = refuse_child(context); error != 0) return failed(error);
     return make_domain(context, static_cast<std::uint32_t>(fabric.header().next_pd.fetch_add(1)));
   }
-  int dealloc_pd(Pd& pd) override { return destroy_domain(pd); }
   Pd* import_pd(Context& context, std::uint32_t handle) override {
     if (const int error = refuse_child(context); error != 0) return failed(error);
     if (handle >= fabric.header().next_pd.load()) return failed(EINVAL);
@@ -62,43 +61,39 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   int resize_cq(Cq& cq, int entries) override { return completions.resize(cq, entries); }
   int destroy_cq(Cq& cq) override { return completions.destroy(cq); }
   Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) override {
-    return srqs_.create(pd, attr, xrcd, cq);
+    return srqs.create(pd, attr, xrcd, cq);
   }
   int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) override {
-    return srqs_.modify(srq, attr, mask);
+    return srqs.modify(srq, attr, mask);
   }
-  int query_srq(Srq& srq, ibv_srq_attr& attr) override { return srqs_.query(srq, attr); }
-  int destroy_srq(Srq& srq) override { return srqs_.destroy(srq); }
+  int query_srq(Srq& srq, ibv_srq_attr& attr) override { return srqs.query(srq, attr); }
+  int destroy_srq(Srq& srq) override { return srqs.destroy(srq); }
   Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                 const mlx5dv_qp_init_attr* dc) override {
-    return queue_pairs_.create(context, attr, dc);
+    return queue_pairs.create(context, attr, dc);
   }
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override {
-    return queue_pairs_.modify(qp, attr, mask);
+    return queue_pairs.modify(qp, attr, mask);
   }
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override {
-    return queue_pairs_.query(qp, attr, init);
+    return queue_pairs.query(qp, attr, init);
   }
-  int destroy_qp(Qp& qp) override { return queue_pairs_.destroy(qp); }
+  int destroy_qp(Qp& qp) override { return queue_pairs.destroy(qp); }
   int reset_stream(Qp& qp, std::uint16_t stream) override { return hca::reset_stream(qp, stream); }
   int reserve_number(std::uint32_t& number) override { return numbers.reserve(number); }
   int release_number(std::uint32_t number) override { return numbers.release(number); }
   [[nodiscard]] bool data_in_order(ibv_wr_opcode) const noexcept override { return true; }
   Xrcd* open_xrcd(Context& context, int fd, int oflags) override {
-    return xrc_.open(context, fd, oflags);
+    return xrc.open(context, fd, oflags);
   }
-  int close_xrcd(Xrcd& xrcd) override { return xrc_.close(xrcd); }
+  int close_xrcd(Xrcd& xrcd) override { return xrc.close(xrcd); }
   Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) override {
-    return xrc_.open_target(xrcd, number, qp_context);
+    return xrc.open_target(xrcd, number, qp_context);
   }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override {
     Context& context = context_of(pd.verbs.context);
     if (const int error = refuse_child(context); error != 0) return failed(error);
     return make_address_handle(pd, attr, names_this_port(attr, context));
-  }
-  int destroy_ah(Ah& ah) override {
-    destroy_address_handle(ah);
-    return 0;
   }
   int get_async_event(Context& context, ibv_async_event& event) override {
     return events.take(context, event);
@@ -107,9 +102,6 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
 
  private:
   LiveEngine& engine_;
-  LiveSrqs& srqs_;
-  LiveQueuePairs& queue_pairs_;
-  LiveXrc& xrc_;
 };
 
 }  // namespace turnout::hca

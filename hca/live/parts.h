@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LiveParts: what the queues and the verbs of the live engine stand on.
+// LiveParts: what the components of the live engine stand on: the fabric, this process's objects on
+// it, and each other.
 //
-// References to components of one LiveEngine, which owns them. A component derives from it and
-// names each part without a prefix. Any thread.
+// References to parts of one LiveEngine, which owns them. The components derive from it and name
+// each part without a prefix. Any thread.
 #pragma once
 
-#include "hca/live/multicast.h"
-#include "hca/live/qp_numbers.h"
-#include "hca/live/regions.h"
-#include "hca/live/windows.h"
+#include "hca/live/fabric.h"
+#include "hca/live/local_objects.h"
 
 namespace turnout::hca {
 
 struct LiveParts {
   Fabric& fabric;
   LocalObjects& objects;
-  Memory& memory;
-  LiveEvents& events;
-  Hazards& hazards;
-  LiveCompletions& completions;
-  LiveReceives& receives;
-  LiveRegions& regions;
-  LiveWindows& windows;
-  LiveMulticast& multicast;
-  QpNumbers& numbers;
+  class Memory& memory;
+  class LiveEvents& events;
+  class Hazards& hazards;
+  class LiveCompletions& completions;
+  class LiveReceives& receives;
+  class LiveRegions& regions;
+  class LiveWindows& windows;
+  class LiveMulticast& multicast;
+  class QpNumbers& numbers;
+  class Executor& executor;
+  class LiveSendQueues& send_queues;
+  class LiveXrc& xrc;
+  class LiveQueuePairs& queue_pairs;
+  class LiveSrqs& srqs;
 };
 
 }  // namespace turnout::hca

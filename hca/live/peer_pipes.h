@@ -22,8 +22,7 @@ class PeerPipes {
 
   // Opens file descriptor `fd` of this process; -1 and errno. flags as for open(2).
   [[nodiscard]] int open_fd(Token token, int fd, int flags) const noexcept;
-  // Writes to the write end of a peer's (or our own) pipe; the opened end is kept. False: the pipe
-  // is gone or full.
+  // Writes to a peer's (or our own) pipe; the opened end is kept. False: the pipe is gone or full.
   bool write(Token token, const PipeRef& pipe, const void* bytes, std::size_t length) noexcept;
   // Of a process that has ended.
   void forget(Token token) noexcept;

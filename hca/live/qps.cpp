@@ -10,6 +10,7 @@
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/qp_numbers.h"
 
 namespace turnout::hca {
 
@@ -24,7 +25,7 @@ Qp* LiveQueuePairs::create(Context& context, ibv_qp_init_attr_ex& attr,
   }
   ibv_qp_init_attr_ex used = used_attributes(kind, attr);
   if (const int error = check_creation(kind, used); error != 0) return failed(error);
-  Qp* const qp = kind == QpKind::xrc_tgt ? xrc_.create_target(context, used)
+  Qp* const qp = kind == QpKind::xrc_tgt ? xrc.create_target(context, used)
                                          : create_own(context, used, kind, dc);
   if (qp != nullptr) attr.cap = used.cap;
   return qp;
@@ -83,9 +84,16 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
   return qp.release();
 }
 
+void LiveQueuePairs::clear(Qp& qp) noexcept {
+  hazards.wait_unused(0, qp.number, &qp);
+  qp.queue.clear();
+  qp.stalled.store(false, std::memory_order_release);
+  send_queues.forget(qp);
+}
+
 int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
-  if (qp.kind == QpKind::xrc_tgt) return xrc_.modify_target(qp, attr, mask);
+  if (qp.kind == QpKind::xrc_tgt) return xrc.modify_target(qp, attr, mask);
   const std::lock_guard lock(qp.sq_lock);
   QpRecord& r = *qp.record;
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
@@ -99,22 +107,16 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
                                                QpRecord::identity_of(qp.number, QpPhase::err))) {
       }
       hazards.wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
-      send_queues_.fail(qp, QpPhase::err);
+      send_queues.fail(qp, QpPhase::err);
     }
   } else if (to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
-    hazards.wait_unused(0, qp.number, &qp);
-    qp.queue.clear();
-    qp.stalled.store(false, std::memory_order_release);
-    send_queues_.forget(qp);
+    clear(qp);
     {
       const SharedGuard guard(fabric, r.rq.lock);
       r.rq.head = r.rq.tail;
     }
-    if (qp.init.send_cq != nullptr) completions.drop(cq_of(qp.init.send_cq), qp.number);
-    if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-      completions.drop(cq_of(qp.init.recv_cq), qp.number);
-    }
+    completions.drop(qp);
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_release);
     qp.attr = {};
@@ -142,7 +144,7 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
     if (!r.identity.compare_exchange_strong(identity, QpRecord::identity_of(qp.number, to)))
       return EINVAL;
     if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
-    if (to == QpPhase::rts && from == QpPhase::sqd) send_queues_.progress(qp, Caller::program);
+    if (to == QpPhase::rts && from == QpPhase::sqd) send_queues.progress(qp, Caller::program);
     if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
         attr.en_sqd_async_notify != 0 && qp.queue.empty()) {
       events.raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
@@ -174,22 +176,16 @@ int LiveQueuePairs::query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
 int LiveQueuePairs::destroy(Qp& qp) {
   ibv_qp& v = qp.verbs.qp_base;
   if (const int error = refuse_child(v.context); error != 0) return error;
-  if (qp.kind == QpKind::xrc_tgt) return xrc_.destroy_target(qp);
+  if (qp.kind == QpKind::xrc_tgt) return xrc.destroy_target(qp);
   if (qp.attached.load() != 0) return EBUSY;  // as the kernel's uverbs
   QpRecord& r = *qp.record;
   fork_guard_remove(qp);
   qp.sq_lock.lock();
   r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
-  hazards.wait_unused(0, qp.number, &qp);
-  qp.queue.clear();
-  qp.stalled.store(false, std::memory_order_release);
-  send_queues_.forget(qp);
+  clear(qp);
   qp.sq_lock.unlock();
   receives.destroy_queue(r.rq, qp.own_ring);
-  if (qp.init.send_cq != nullptr) completions.drop(cq_of(qp.init.send_cq), qp.number);
-  if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-    completions.drop(cq_of(qp.init.recv_cq), qp.number);
-  }
+  completions.drop(qp);
   std::uint32_t read = 0;
   {
     const std::lock_guard lock(objects.mutex);

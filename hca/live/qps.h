@@ -12,8 +12,7 @@ namespace turnout::hca {
 
 class LiveQueuePairs : LiveParts {
  public:
-  LiveQueuePairs(const LiveParts& parts, LiveSendQueues& send_queues, LiveXrc& xrc)
-      : LiveParts(parts), send_queues_(send_queues), xrc_(xrc) {}
+  explicit LiveQueuePairs(const LiveParts& parts) : LiveParts(parts) {}
 
   // dc: null for a kind of InfiniBand's own. attr.cap becomes what was given.
   [[nodiscard]] Qp* create(Context& context, ibv_qp_init_attr_ex& attr,
@@ -26,9 +25,8 @@ class LiveQueuePairs : LiveParts {
   // Of a kind that is not shared between processes.
   [[nodiscard]] Qp* create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind kind,
                                const mlx5dv_qp_init_attr* dc);
-
-  LiveSendQueues& send_queues_;
-  LiveXrc& xrc_;
+  // Nobody reaches it any more: waits for those who did, and forgets its requests. With sq_lock.
+  void clear(Qp& qp) noexcept;
 };
 
 }  // namespace turnout::hca

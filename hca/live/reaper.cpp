@@ -12,8 +12,7 @@ namespace turnout::hca {
 namespace {
 
 void put_back(const Fabric& fabric, QpRecord& qp) noexcept {
-  // The dead process took a receive from a queue and never completed it: its owner would wait for
-  // ever.
+  // The dead process took a receive and never completed it: its owner would wait for ever.
   const volatile QpRecord& said = qp;  // each word is read once: what is checked is what is used
   const std::uint32_t to = said.taken_cq;
   if (to < kMaxCqs) {

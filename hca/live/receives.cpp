@@ -15,10 +15,10 @@ int LiveReceives::create_queue(ReceiveQueue& queue, std::uint32_t max_wr, std::u
   // One spare entry: what the reaper puts back finds room.
   const std::uint32_t slots = std::bit_ceil(max_wr + 1);
   const std::uint64_t bytes = slots * receive_stride(max_sge);
-  const std::uint64_t ring = fabric_.allocate(bytes);
+  const std::uint64_t ring = fabric.allocate(bytes);
   if (ring == 0) return ENOMEM;
   own = {ring, bytes};
-  const SharedGuard guard(fabric_, queue.lock);
+  const SharedGuard guard(fabric, queue.lock);
   queue.ring = ring;
   queue.max_wr = max_wr;
   queue.max_sge = max_sge;
@@ -32,15 +32,15 @@ int LiveReceives::create_queue(ReceiveQueue& queue, std::uint32_t max_wr, std::u
 
 void LiveReceives::destroy_queue(ReceiveQueue& queue, const OwnRing& own) noexcept {
   {
-    const SharedGuard guard(fabric_, queue.lock);
+    const SharedGuard guard(fabric, queue.lock);
     queue.slots = 0;
   }
-  if (own.offset != 0) fabric_.release(own.offset, own.bytes);
+  if (own.offset != 0) fabric.release(own.offset, own.bytes);
 }
 
 int LiveReceives::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
-  const SharedGuard guard(fabric_, queue.lock);
-  const ReceiveRing ring = fabric_.ring(queue);
+  const SharedGuard guard(fabric, queue.lock);
+  const ReceiveRing ring = fabric.ring(queue);
   for (; wr != nullptr; wr = wr->next) {
     int error = 0;
     if (ring.start == nullptr || wr->num_sge < 0 ||
@@ -94,17 +94,17 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!same()) return Taken::gone;
   if (srq != kNone && srq >= kMaxSrqs) return Taken::damaged;
-  ReceiveQueue& queue = srq == kNone ? target.record->rq : fabric_.srq(srq).rq;
+  ReceiveQueue& queue = srq == kNone ? target.record->rq : fabric.srq(srq).rq;
   EventRecord event{};
   PipeRef pipe;
   {
-    const SharedGuard guard(fabric_, queue.lock);
-    repair(fabric_, queue);
-    if (!same() || (srq != kNone && fabric_.srq(srq).owner.load() != out.owner)) return Taken::gone;
+    const SharedGuard guard(fabric, queue.lock);
+    repair(fabric, queue);
+    if (!same() || (srq != kNone && fabric.srq(srq).owner.load() != out.owner)) return Taken::gone;
     // An XRC SRQ goes when it likes: the next attempt is refused.
-    if (target.srq_name != 0 && fabric_.srq(srq).name.load() != target.srq_name) return Taken::gone;
+    if (target.srq_name != 0 && fabric.srq(srq).name.load() != target.srq_name) return Taken::gone;
     if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
-    const ReceiveRing ring = fabric_.ring(queue);
+    const ReceiveRing ring = fabric.ring(queue);
     if (ring.start == nullptr) return Taken::damaged;
     if (queue.head == queue.tail) return Taken::empty;
     const ReceiveWqe* wqe = ring.entry(queue.head);
@@ -129,8 +129,7 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     mine.taken_index.store(srq == kNone ? target.number & (kMaxQps - 1) : srq,
                            std::memory_order_relaxed);
     mine.taken_cq = out.cq;
-    // The order of these four is what repair() relies on; the processor keeps it, so must the
-    // compiler.
+    // repair() relies on the order of these four; the processor keeps it, so must the compiler.
     mine.taken.store(srq == kNone ? 1 : 2, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     ++queue.head;
@@ -139,28 +138,28 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     if (queue.limit != 0 && queue.tail - queue.head < queue.limit) {
       queue.limit = 0;  // one event, then armed anew by the owner
       if (srq != kNone) {
-        const SrqRecord& s = fabric_.srq(srq);
+        const SrqRecord& s = fabric.srq(srq);
         event = {s.cookie, srq, s.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent};
         pipe = s.async;
       }
     }
   }
-  if (event.object != 0) events_.raise(out.owner, pipe, event);
+  if (event.object != 0) events.raise(out.owner, pipe, event);
   return Taken::yes;
 }
 
 void LiveReceives::flush(QpRecord& record, std::uint32_t number) noexcept {
   // The queue's lock is kept so that two flushers do not mix their order.
   const Token owner = record.owner.load(std::memory_order_relaxed);
-  const SharedGuard guard(fabric_, record.rq.lock);
-  repair(fabric_, record.rq);
-  const ReceiveRing ring = fabric_.ring(record.rq);
+  const SharedGuard guard(fabric, record.rq.lock);
+  repair(fabric, record.rq);
+  const ReceiveRing ring = fabric.ring(record.rq);
   if (ring.start == nullptr) return;
   // No more than there can be, whatever head and tail say.
   for (std::uint32_t n = 0; n <= ring.mask && record.rq.head != record.rq.tail; ++n) {
     const Completion done = flushed_receive(ring.entry(record.rq.head)->wr_id, number, IBV_WC_RECV);
     ++record.rq.head;
-    if (!completions_.push(record.recv_cq, owner, done, false, nullptr)) return;
+    if (!completions.push(record.recv_cq, owner, done, false, nullptr)) return;
   }
 }
 
@@ -172,16 +171,16 @@ void LiveReceives::fail_target(QpRecord& target, std::uint32_t number,
     if (identity >> 8 != number || !can_receive(QpRecord::phase_of(identity))) return;
   } while (!target.identity.compare_exchange_weak(identity, failed, std::memory_order_acq_rel));
   if (target.kind == QpKind::xrc_tgt) {
-    events_.raise_target(number, event);
+    events.raise_target(number, event);
     return;
   }
-  events_.raise_qp(target, number, event);
+  events.raise_qp(target, number, event);
   if (target.srq != kNone) {
-    events_.raise_qp(target, number, IBV_EVENT_QP_LAST_WQE_REACHED);
+    events.raise_qp(target, number, IBV_EVENT_QP_LAST_WQE_REACHED);
   } else {
     flush(target, number);
   }
-  fabric_.wake(target.owner.load(std::memory_order_relaxed));  // to flush its send queue
+  fabric.wake(target.owner.load(std::memory_order_relaxed));  // to flush its send queue
 }
 
 }  // namespace turnout::hca

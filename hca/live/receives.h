@@ -32,10 +32,9 @@ struct TakenReceive {
 };
 enum class Taken : std::uint8_t { yes, empty, gone, damaged };
 
-class LiveReceives {
+class LiveReceives : LiveParts {
  public:
-  LiveReceives(Fabric& fabric, LiveEvents& events, LiveCompletions& completions)
-      : fabric_(fabric), events_(events), completions_(completions) {}
+  explicit LiveReceives(const LiveParts& parts) : LiveParts(parts) {}
 
   // 0 or ENOMEM.
   [[nodiscard]] int create_queue(ReceiveQueue& queue, std::uint32_t max_wr, std::uint32_t max_sge,
@@ -53,10 +52,6 @@ class LiveReceives {
 
  private:
   [[nodiscard]] int post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
-
-  Fabric& fabric_;
-  LiveEvents& events_;
-  LiveCompletions& completions_;
 };
 
 }  // namespace turnout::hca

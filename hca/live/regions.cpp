@@ -47,13 +47,13 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
   auto mr = std::make_unique<Mr>();
   std::uint32_t key = 0;
   {
-    const TableGuard guard(fabric_);
-    const std::uint32_t index = memory_.reserve_record();
+    const TableGuard guard(fabric);
+    const std::uint32_t index = memory.reserve_record();
     if (index == kNone) {
       files_.release(backing.fd);
       return failed(ENOMEM);
     }
-    MrRecord& r = fabric_.mr(index);
+    MrRecord& r = fabric.mr(index);
     r.window = static_cast<std::uint32_t>(WindowKind::none);
     r.generation = (r.generation + 1) & 0xff;
     r.pd = pd.number;
@@ -64,7 +64,7 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
     r.registration.fetch_add(1, std::memory_order_relaxed);
     key = index << 8 | r.generation;
     if (backing.kind == MrKind::process || address != nullptr) {
-      memory_.own(key, {reinterpret_cast<std::uint64_t>(address), iova, length, access});
+      memory.own(key, {reinterpret_cast<std::uint64_t>(address), iova, length, access});
     }
     r.key.store(key, std::memory_order_release);
     begin_region(*mr, pd, address, length, index, key);
@@ -106,7 +106,7 @@ Mr* LiveRegions::add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, st
 Mr* LiveRegions::import(Pd& pd, std::uint32_t handle) {
   if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   if (handle == 0 || handle >= kMaxMrs) return failed(EINVAL);
-  const MrRecord& r = fabric_.mr(handle);
+  const MrRecord& r = fabric.mr(handle);
   const std::uint32_t key = r.key.load(std::memory_order_acquire);
   if (key == 0 || r.window != 0 || r.pd != pd.number) return failed(EINVAL);
   auto mr = std::make_unique<Mr>();
@@ -123,15 +123,15 @@ int LiveRegions::remove(Mr& mr) {
     delete &mr;
     return 0;
   }
-  MrRecord& r = fabric_.mr(mr.index);
-  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && memory_.has_windows(mr.index)) return EBUSY;
+  MrRecord& r = fabric.mr(mr.index);
+  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && memory.has_windows(mr.index)) return EBUSY;
   r.key.store(0, std::memory_order_seq_cst);
-  hazards_.wait_unused(mr.verbs.rkey, 0);
-  memory_.disown(mr.index);
+  hazards.wait_unused(mr.verbs.rkey, 0);
+  memory.disown(mr.index);
   const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
   r.owner.store(0, std::memory_order_release);
   files_.release(mr.fd);
-  if (mapped) fabric_.wake_all();  // so that the peers unmap it
+  if (mapped) fabric.wake_all();  // so that the peers unmap it
   --pd_of(mr.verbs.pd).users;
   delete &mr;
   return 0;
@@ -139,7 +139,7 @@ int LiveRegions::remove(Mr& mr) {
 
 int LiveRegions::change(Mr& mr, const Reregistration& change) {
   if (const int error = refuse_child(mr.verbs.context); error != 0) return error;
-  MrRecord& r = fabric_.mr(mr.index);
+  MrRecord& r = fabric.mr(mr.index);
   // A file registered as one has no address that could be another one. Nor has another process's.
   const bool addressed = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::process
                                      : mr.verbs.addr != nullptr || mr.fd < 0;
@@ -154,7 +154,7 @@ int LiveRegions::change(Mr& mr, const Reregistration& change) {
                    mr.imported ? SharedPages{} : find_shared_pages(change.address, change.length));
   }
   r.key.store(0, std::memory_order_seq_cst);
-  hazards_.wait_unused(mr.verbs.rkey, 0);
+  hazards.wait_unused(mr.verbs.rkey, 0);
   r.registration.fetch_add(1, std::memory_order_relaxed);
   if (change.pd != nullptr) {
     r.pd = change.pd->number;
@@ -169,18 +169,18 @@ int LiveRegions::change(Mr& mr, const Reregistration& change) {
     r.length = change.length;
     set_backing(r, backing);
     files_.release(std::exchange(mr.fd, backing.fd));
-    if (mapped) fabric_.wake_all();
+    if (mapped) fabric.wake_all();
     mr.verbs.addr = change.address;
     mr.verbs.length = change.length;
   }
-  if (addressed && r.owner.load(std::memory_order_relaxed) == fabric_.me()) {
-    Memory::Own where = memory_.owned(mr.index);
+  if (addressed && r.owner.load(std::memory_order_relaxed) == fabric.me()) {
+    Memory::Own where = memory.owned(mr.index);
     if (change.moves) {
       where.direct = where.iova = reinterpret_cast<std::uint64_t>(change.address);
       where.length = change.length;
     }
     if (change.changes_access) where.access = change.access;
-    memory_.own(mr.verbs.rkey, where);
+    memory.own(mr.verbs.rkey, where);
   }
   r.key.store(mr.verbs.rkey, std::memory_order_release);
   return 0;
@@ -189,7 +189,7 @@ int LiveRegions::change(Mr& mr, const Reregistration& change) {
 int LiveRegions::prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) {
   Place place;
   const unsigned rights = write ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
-  switch (memory_.find(part.lkey, pd.number, part.addr, part.length, rights, place)) {
+  switch (memory.find(part.lkey, pd.number, part.addr, part.length, rights, place)) {
     case Access::ok:
       break;
     case Access::denied:
@@ -199,7 +199,7 @@ int LiveRegions::prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) 
     default:
       return EINVAL;
   }
-  if (fabric_.mr(part.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_.me()) {
+  if (fabric.mr(part.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric.me()) {
     return EINVAL;
   }
   if (!faults || part.length == 0) return 0;

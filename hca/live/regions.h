@@ -12,10 +12,9 @@
 
 namespace turnout::hca {
 
-class LiveRegions {
+class LiveRegions : LiveParts {
  public:
-  LiveRegions(Fabric& fabric, Memory& memory, Hazards& hazards)
-      : fabric_(fabric), memory_(memory), hazards_(hazards) {}
+  explicit LiveRegions(const LiveParts& parts) : LiveParts(parts) {}
 
   [[nodiscard]] Mr* add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                         unsigned access);
@@ -43,9 +42,6 @@ class LiveRegions {
   [[nodiscard]] Mr* publish(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                             unsigned access, const Backing& backing);
 
-  Fabric& fabric_;
-  Memory& memory_;
-  Hazards& hazards_;
   SharedFiles files_;
 };
 

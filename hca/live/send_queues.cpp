@@ -88,8 +88,7 @@ void LiveSendQueues::stall(Qp& qp, Step why, Caller caller) noexcept {
     complete(qp, wqe, exhausted);
     return;
   }
-  // A transport timer of 0 means for ever; the queue pair is looked at again when something
-  // happens.
+  // A transport timer of 0 means for ever, or until something else happens to the queue pair.
   const bool forever = wait == 0;
   qp.retry.at = forever ? UINT64_MAX - 1 : monotonic() + wait;
   qp.stalled.store(true, std::memory_order_release);
@@ -117,7 +116,7 @@ void LiveSendQueues::progress(Qp& qp, Caller caller) noexcept {
     }
     if (phase != QpPhase::rts || qp.queue.empty()) break;
     SendWqe& head = qp.queue.front();
-    const auto [step, status] = executor_.execute(qp, head);
+    const auto [step, status] = executor.execute(qp, head);
     if (step != Step::done) {
       stall(qp, step, caller);
       return;

@@ -24,8 +24,7 @@ enum class Caller : std::uint8_t { program, firmware };
 
 class LiveSendQueues : LiveParts {
  public:
-  LiveSendQueues(const LiveParts& parts, Executor& executor)
-      : LiveParts(parts), executor_(executor) {}
+  explicit LiveSendQueues(const LiveParts& parts) : LiveParts(parts) {}
 
   // The request at the head, or one that ran at once, is done.
   void complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept;
@@ -46,7 +45,6 @@ class LiveSendQueues : LiveParts {
   void forget(Qp& qp) noexcept;
 
  private:
-  Executor& executor_;
   std::mutex stalled_mutex_;
   std::vector<Qp*> stalled_;
   std::atomic<std::uint64_t> next_retry_{UINT64_MAX};

@@ -28,8 +28,7 @@ struct SharedPages {
 // the right to open /proc/self/map_files).
 [[nodiscard]] SharedPages find_shared_pages(const void* address, std::uint64_t length) noexcept;
 
-// The descriptors of the files that a process's regions lie in, one for each file, however many
-// regions it has.
+// The descriptors of the files that a process's regions lie in, one for each file.
 class SharedFiles {
  public:
   // Takes `fd` over; the result is open until release() was called for it as often. st: of fd.

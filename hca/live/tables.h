@@ -115,8 +115,7 @@ inline CompletionRing Tables::ring(const CqRecord& cq) const noexcept {
   return {static_cast<Cqe*>(start), slots - 1};
 }
 
-// Undoes what a process left half done when it died holding a queue's lock, which the caller has
-// now.
+// Undoes what a process left half done when it died with a queue's lock, which the caller has.
 void repair(const Tables& tables, ReceiveQueue& queue) noexcept;
 void repair(const Tables& tables, CqRecord& cq) noexcept;
 

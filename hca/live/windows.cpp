@@ -27,10 +27,10 @@ Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return failed(EINVAL);
   auto mw = std::make_unique<Mw>();
   {
-    const TableGuard guard(fabric_);
-    const std::uint32_t index = memory_.reserve_record();
+    const TableGuard guard(fabric);
+    const std::uint32_t index = memory.reserve_record();
     if (index == kNone) return failed(ENOMEM);
-    MrRecord& r = fabric_.mr(index);
+    MrRecord& r = fabric.mr(index);
     r.window =
         static_cast<std::uint32_t>(type == IBV_MW_TYPE_1 ? WindowKind::type_1 : WindowKind::type_2);
     r.generation = (r.generation + 1) & 0xff;
@@ -53,10 +53,10 @@ Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
 
 int LiveWindows::dealloc(Mw& mw) {
   if (const int error = refuse_child(mw.verbs.context); error != 0) return error;
-  MrRecord& r = fabric_.mr(mw.index);
+  MrRecord& r = fabric.mr(mw.index);
   const std::uint32_t key = r.key.exchange(0, std::memory_order_seq_cst);
-  if (key != 0) hazards_.wait_unused(key, 0);
-  memory_.disown(mw.index);
+  if (key != 0) hazards.wait_unused(key, 0);
+  memory.disown(mw.index);
   r.bound_to = 0;
   r.owner.store(0, std::memory_order_release);
   --pd_of(mw.verbs.pd).users;
@@ -67,9 +67,9 @@ int LiveWindows::dealloc(Mw& mw) {
 ibv_wc_status LiveWindows::bind(const Qp& qp, const SendWqe& wqe) noexcept {
   const std::uint32_t index = wqe.rkey >> 8;
   if (index == 0 || index >= kMaxMrs) return IBV_WC_MW_BIND_ERR;
-  MrRecord& r = fabric_.mr(index);
+  MrRecord& r = fabric.mr(index);
   const auto kind = static_cast<WindowKind>(r.window);
-  if (r.owner.load(std::memory_order_relaxed) != fabric_.me() || kind == WindowKind::none ||
+  if (r.owner.load(std::memory_order_relaxed) != fabric.me() || kind == WindowKind::none ||
       r.pd != wqe.bind_pd || r.pd != qp.record->pd) {
     return IBV_WC_MW_BIND_ERR;
   }
@@ -81,8 +81,8 @@ ibv_wc_status LiveWindows::bind(const Qp& qp, const SendWqe& wqe) noexcept {
   const std::uint32_t region = wqe.bind_lkey >> 8;
   if (wqe.bind_length != 0) {
     if (region == 0 || region >= kMaxMrs) return IBV_WC_MW_BIND_ERR;
-    const MrRecord& of = fabric_.mr(region);
-    if (of.owner.load(std::memory_order_relaxed) != fabric_.me() || of.window != 0 ||
+    const MrRecord& of = fabric.mr(region);
+    if (of.owner.load(std::memory_order_relaxed) != fabric.me() || of.window != 0 ||
         of.key.load(std::memory_order_acquire) != wqe.bind_lkey || of.pd != r.pd ||
         (of.access & IBV_ACCESS_MW_BIND) == 0 || !may_allow(wqe.bind_access, of.access) ||
         !covers(of.iova, of.length, wqe.remote, wqe.bind_length)) {
@@ -90,11 +90,11 @@ ibv_wc_status LiveWindows::bind(const Qp& qp, const SendWqe& wqe) noexcept {
     }
   }
   r.key.store(0, std::memory_order_seq_cst);
-  if (before != 0) hazards_.wait_unused(before, 0, &qp);
+  if (before != 0) hazards.wait_unused(before, 0, &qp);
   r.generation = wqe.rkey & 0xff;
   r.bound_to = region;
   if (wqe.bind_length == 0) return IBV_WC_SUCCESS;
-  const MrRecord& of = fabric_.mr(region);
+  const MrRecord& of = fabric.mr(region);
   r.kind = of.kind;
   r.access = wqe.bind_access & 0xffff;
   r.iova = (wqe.bind_access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : wqe.remote;
@@ -107,7 +107,7 @@ ibv_wc_status LiveWindows::bind(const Qp& qp, const SendWqe& wqe) noexcept {
   r.mapped.store(0, std::memory_order_relaxed);
   r.registration.fetch_add(1, std::memory_order_relaxed);
   if (static_cast<MrKind>(r.kind) == MrKind::process &&
-      !memory_.own_window(wqe.rkey, wqe.bind_lkey, wqe.remote, r.iova, wqe.bind_length)) {
+      !memory.own_window(wqe.rkey, wqe.bind_lkey, wqe.remote, r.iova, wqe.bind_length)) {
     return IBV_WC_MW_BIND_ERR;
   }
   r.key.store(wqe.rkey, std::memory_order_release);
@@ -118,20 +118,20 @@ ibv_wc_status LiveWindows::invalidate(const Qp& qp, const SendWqe& wqe) noexcept
   std::uint32_t key = wqe.imm;
   const std::uint32_t index = key >> 8;
   if (key == 0 || index >= kMaxMrs) return IBV_WC_MW_BIND_ERR;
-  MrRecord& r = fabric_.mr(index);
-  if (r.owner.load(std::memory_order_relaxed) != fabric_.me() ||
+  MrRecord& r = fabric.mr(index);
+  if (r.owner.load(std::memory_order_relaxed) != fabric.me() ||
       static_cast<WindowKind>(r.window) != WindowKind::type_2 || r.window_qp != qp.number ||
       !r.key.compare_exchange_strong(key, 0, std::memory_order_seq_cst)) {
     return IBV_WC_MW_BIND_ERR;
   }
-  hazards_.wait_unused(wqe.imm, 0, &qp);
+  hazards.wait_unused(wqe.imm, 0, &qp);
   return IBV_WC_SUCCESS;
 }
 
 bool LiveWindows::may_invalidate(std::uint32_t key, const RequestTarget& target) const noexcept {
   const std::uint32_t index = key >> 8;
   if (key == 0 || index >= kMaxMrs) return false;
-  const MrRecord& r = fabric_.mr(index);
+  const MrRecord& r = fabric.mr(index);
   return r.key.load(std::memory_order_acquire) == key &&
          static_cast<WindowKind>(r.window) == WindowKind::type_2 && r.pd == target.pd &&
          r.window_qp == target.number;

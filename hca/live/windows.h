@@ -15,10 +15,9 @@
 
 namespace turnout::hca {
 
-class LiveWindows {
+class LiveWindows : LiveParts {
  public:
-  LiveWindows(Fabric& fabric, Memory& memory, Hazards& hazards)
-      : fabric_(fabric), memory_(memory), hazards_(hazards) {}
+  explicit LiveWindows(const LiveParts& parts) : LiveParts(parts) {}
 
   [[nodiscard]] Mw* alloc(Pd& pd, ibv_mw_type type);
   [[nodiscard]] int dealloc(Mw& mw);
@@ -26,11 +25,6 @@ class LiveWindows {
   [[nodiscard]] ibv_wc_status invalidate(const Qp& qp, const SendWqe& wqe) noexcept;
   // Is it a bound window of type 2 that a request to `target` may invalidate?
   [[nodiscard]] bool may_invalidate(std::uint32_t key, const RequestTarget& target) const noexcept;
-
- private:
-  Fabric& fabric_;
-  Memory& memory_;
-  Hazards& hazards_;
 };
 
 }  // namespace turnout::hca

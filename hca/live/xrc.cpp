@@ -13,6 +13,9 @@
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/hazards.h"
+#include "hca/live/qp_numbers.h"
+#include "hca/live/receives.h"
 #include "hca/live/xrc_handles.h"
 
 namespace turnout::hca {
@@ -57,32 +60,24 @@ Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
     if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric.reap_dead();
   }
   auto xrcd = std::make_unique<Xrcd>();
-  int error = 0;
   {
     const TableGuard guard(fabric);
     XrcdRecord* free = nullptr;
     XrcdRecord* domain = find_domain(fabric, file, free);
     if (fd == -1) domain = nullptr;
     // The errors are the kernel's (ib_uverbs_open_xrcd).
-    if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) {
-      error = EAGAIN;
-    } else if (domain != nullptr && (oflags & O_EXCL) != 0) {
-      error = EINVAL;
-    } else if (domain == nullptr && free == nullptr) {
-      error = ENOMEM;
-    } else {
-      if (domain == nullptr) {
-        domain = free;
-        begin_domain(fabric, *domain, fd != -1 ? &file : nullptr);
-      }
-      xrcd->number = domain->number.load(std::memory_order_relaxed);
-      xrcd->handle = add_xrc_handle(fabric, XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
-      if (xrcd->handle == kNone) {
-        error = ENOMEM;  // where the domain is fresh the next reaping takes it
-      }
+    if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) return failed(EAGAIN);
+    if (domain != nullptr && (oflags & O_EXCL) != 0) return failed(EINVAL);
+    if (domain == nullptr) {
+      if (free == nullptr) return failed(ENOMEM);
+      domain = free;
+      begin_domain(fabric, *domain, fd != -1 ? &file : nullptr);
     }
+    xrcd->number = domain->number.load(std::memory_order_relaxed);
+    xrcd->handle = add_xrc_handle(fabric, XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
+    // Where the domain is fresh the next reaping takes it.
+    if (xrcd->handle == kNone) return failed(ENOMEM);
   }
-  if (error != 0) return failed(error);
   xrcd->verbs.context = &context.verbs.context;
   xrcd->fd = own.release();
   ++context.users;
@@ -132,14 +127,12 @@ Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
     // The handle first: from the change of the owner on it is what keeps the queue pair.
     qp->handle = add_xrc_handle(fabric, XrcHandleKind::target, number,
                                 reinterpret_cast<std::uint64_t>(qp.get()), context.async);
-    if (qp->handle != kNone) {
-      r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
-      r.owner.store(kShared, std::memory_order_release);
+    if (qp->handle == kNone) {
+      r.owner.store(0, std::memory_order_release);
+      return failed(ENOMEM);
     }
-  }
-  if (qp->handle == kNone) {
-    r.owner.store(0, std::memory_order_release);
-    return failed(ENOMEM);
+    r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
+    r.owner.store(kShared, std::memory_order_release);
   }
   begin_target(*qp, context, attr, index, number);
   return qp.release();
@@ -185,39 +178,35 @@ void LiveXrc::begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& 
 int LiveXrc::modify_target(Qp& qp, const ibv_qp_attr& attr, int mask) {
   QpRecord& r = *qp.record;
   QpPhase from = QpPhase::reset, to = QpPhase::reset;
-  if (const int error = change_target(qp, r, attr, mask, from, to); error != 0) return error;
+  {
+    const SharedGuard guard(fabric, r.rq.lock);
+    std::uint64_t identity = r.identity.load(std::memory_order_acquire);
+    from = QpRecord::phase_of(identity);
+    if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
+    if (to == QpPhase::err || to == QpPhase::reset) {
+      r.identity.store(QpRecord::identity_of(qp.number, to), std::memory_order_seq_cst);
+      hazards.wait_unused(0, qp.number);  // nothing succeeds from here on
+      if (to == QpPhase::reset) {
+        r.attr = {};
+        r.dest_qpn = kNone;
+        r.access = 0;
+      }
+    } else {
+      remember_attributes(r.attr, attr, mask);
+      if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = attr.qp_access_flags;
+      if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = attr.min_rnr_timer;
+      if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
+      if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(r.sequence, attr.rq_psn);
+      // An initiator may have failed it meanwhile: then that stands.
+      if (!r.identity.compare_exchange_strong(identity, QpRecord::identity_of(qp.number, to)))
+        return EINVAL;
+    }
+  }
   qp.verbs.qp_base.state = to_verbs(to);
   // It has no send queue to drain.
   if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
       attr.en_sqd_async_notify != 0) {
     events.raise_target(qp.number, IBV_EVENT_SQ_DRAINED);
-  }
-  return 0;
-}
-
-int LiveXrc::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
-                           QpPhase& from, QpPhase& to) {
-  const SharedGuard guard(fabric, r.rq.lock);
-  std::uint64_t identity = r.identity.load(std::memory_order_acquire);
-  from = QpRecord::phase_of(identity);
-  if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
-  if (to == QpPhase::err || to == QpPhase::reset) {
-    r.identity.store(QpRecord::identity_of(qp.number, to), std::memory_order_seq_cst);
-    hazards.wait_unused(0, qp.number);  // nothing succeeds from here on
-    if (to == QpPhase::reset) {
-      r.attr = {};
-      r.dest_qpn = kNone;
-      r.access = 0;
-    }
-  } else {
-    remember_attributes(r.attr, attr, mask);
-    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = attr.qp_access_flags;
-    if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = attr.min_rnr_timer;
-    if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
-    if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(r.sequence, attr.rq_psn);
-    // An initiator may have failed it meanwhile: then that stands.
-    if (!r.identity.compare_exchange_strong(identity, QpRecord::identity_of(qp.number, to)))
-      return EINVAL;
   }
   return 0;
 }

@@ -29,8 +29,6 @@ class LiveXrc : LiveParts {
   // The object of a handle.
   void begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, std::uint32_t index,
                     std::uint32_t number);
-  [[nodiscard]] int change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
-                                  QpPhase& from, QpPhase& to);
 };
 
 }  // namespace turnout::hca

@@ -79,8 +79,7 @@ struct FdName {
   }
 };
 
-// The path of the folder that relative paths begin at, with space for two more bytes behind it; 0:
-// it cannot be told.
+// The path of the folder that relative paths begin at, with space for two more bytes; 0: unknown.
 std::size_t base_of(int folder, char* to, std::size_t space) noexcept {
   const int before = errno;
   long size = 0;

@@ -106,7 +106,7 @@ void Completions::push(VirtualCq* cq, const Completion& entry, bool solicited) {
     ibv_async_event event{};
     event.event_type = IBV_EVENT_CQ_ERR;
     event.element.cq = ibv_cq_ex_to_cq(&cq->verbs);
-    events_.raise(context_of(cq->verbs.context), event, &cq->async_events_read);
+    events.raise(context_of(cq->verbs.context), event, &cq->async_events_read);
     return;
   }
   cq->entries.push_back(entry);
@@ -132,10 +132,11 @@ int Completions::request_notify(Cq& base, bool solicited_only) {
   return 0;
 }
 
-void Completions::forget(VirtualCq* cq, std::uint32_t number) {
-  if (cq == nullptr) return;
-  for (std::size_t i = 0; i < cq->entries.size(); ++i) {
-    if (cq->entries[i].qpn == number) cq->entries[i].dropped = 1;
+void Completions::forget(const VirtualQp& qp) {
+  for (VirtualCq* const cq : {qp.send_cq, qp.recv_cq}) {
+    for (std::size_t i = 0; cq != nullptr && i < cq->entries.size(); ++i) {
+      if (cq->entries[i].qpn == qp.number) cq->entries[i].dropped = 1;
+    }
   }
 }
 

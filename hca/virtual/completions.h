@@ -8,13 +8,13 @@
 #pragma once
 
 #include "hca/virtual/async_events.h"
-#include "hca/virtual/processes.h"
+#include "hca/virtual/engine_parts.h"
 
 namespace turnout::hca {
 
-class Completions : WorldParts {
+class Completions : EngineParts {
  public:
-  Completions(const WorldParts& parts, AsyncEvents& events) : WorldParts(parts), events_(events) {}
+  explicit Completions(const EngineParts& parts) : EngineParts(parts) {}
 
   [[nodiscard]] static Channel* create_channel(Context& context);
   [[nodiscard]] static int destroy_channel(Channel& channel);
@@ -31,10 +31,7 @@ class Completions : WorldParts {
   // cq: null for a queue pair that has none: nothing.
   void push(VirtualCq* cq, const Completion& entry, bool solicited);
   // Drops the entries of a queue pair.
-  static void forget(VirtualCq* cq, std::uint32_t number);
-
- private:
-  AsyncEvents& events_;
+  static void forget(const VirtualQp& qp);
 };
 
 }  // namespace turnout::hca

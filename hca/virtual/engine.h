@@ -66,26 +66,26 @@ class VirtualEngine final : public World {
   Kernel kernel_;
   Processes processes_;
   NumberTable<VirtualQp*> qps_{kFirstQp, 1024};
-  WorldParts world_{kernel_, profile_, processes_, qps_};
+  EngineParts parts_{kernel_,  profile_, processes_,   qps_,         operations_, events_,
+                     regions_, srqs_,    trace_,       completions_, receives_,   contexts_,
+                     network_, data_,    work_queues_, requester_,   xrc_,        queue_pairs_};
   Operations operations_{kernel_};
-  AsyncEvents events_{kernel_, profile_};
-  Regions regions_{world_};
-  SharedReceiveQueues srqs_{processes_, events_};
-  Tracer trace_{kernel_, qps_, srqs_};
-  Completions completions_{world_, events_};
-  Receives receives_{world_, events_, completions_, srqs_};
-  AdapterContexts contexts_{world_, trace_};
-  Network network_{world_};
-  DataMover data_{regions_};
-  EngineParts parts_{world_,       operations_, events_,   regions_, srqs_, trace_,
-                     completions_, receives_,   contexts_, network_, data_};
+  AsyncEvents events_{parts_};
+  Regions regions_{parts_};
+  SharedReceiveQueues srqs_{parts_};
+  Tracer trace_{parts_};
+  Completions completions_{parts_};
+  Receives receives_{parts_};
+  AdapterContexts contexts_{parts_};
+  Network network_{parts_};
+  DataMover data_{parts_};
   WorkQueues work_queues_{parts_};
-  Requester requester_{parts_, work_queues_};
-  Responder responder_{parts_, work_queues_};
-  XrcDomains xrc_{parts_, work_queues_};
-  QueuePairs queue_pairs_{parts_, work_queues_, requester_, xrc_};
-  VirtualDataPath data_path_{parts_, work_queues_};
-  VirtualObjectVerbs objects_{parts_, queue_pairs_, xrc_};
+  Requester requester_{parts_};
+  Responder responder_{parts_};
+  XrcDomains xrc_{parts_};
+  QueuePairs queue_pairs_{parts_};
+  VirtualDataPath data_path_{parts_};
+  VirtualObjectVerbs objects_{parts_};
 };
 
 }  // namespace turnout::hca

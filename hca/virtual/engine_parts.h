@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// EngineParts: what the two sides of the adapters and the verbs stand on.
+// EngineParts: what the components of a world stand on: its kernel, its tables, and each other.
 //
-// References to components of one VirtualEngine, which owns them. One thread.
+// References to parts of one VirtualEngine, which owns them. The components derive from it and name
+// each part without a prefix. One thread.
 #pragma once
 
-#include "hca/virtual/adapter_contexts.h"
-#include "hca/virtual/data_mover.h"
-#include "hca/virtual/network.h"
-#include "hca/virtual/operations.h"
-#include "hca/virtual/receives.h"
+#include "hca/virtual/processes.h"
 
 namespace turnout::hca {
 
-struct EngineParts : WorldParts {
-  Operations& operations;
-  AsyncEvents& events;
-  Regions& regions;
-  SharedReceiveQueues& srqs;
-  Tracer& trace;
-  Completions& completions;
-  Receives& receives;
-  AdapterContexts& contexts;
-  Network& network;
-  DataMover& data;
+struct EngineParts {
+  Kernel& kernel;
+  const Profile& profile;
+  Processes& processes;
+  NumberTable<VirtualQp*>& qps;
+  class Operations& operations;
+  class AsyncEvents& events;
+  class Regions& regions;
+  class SharedReceiveQueues& srqs;
+  class Tracer& trace;
+  class Completions& completions;
+  class Receives& receives;
+  class AdapterContexts& contexts;
+  class Network& network;
+  class DataMover& data;
+  class WorkQueues& work_queues;
+  class Requester& requester;
+  class XrcDomains& xrc;
+  class QueuePairs& queue_pairs;
 };
 
 }  // namespace turnout::hca

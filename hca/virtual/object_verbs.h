@@ -17,11 +17,9 @@ namespace turnout::hca {
 
 class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
  public:
-  VirtualObjectVerbs(const EngineParts& parts, QueuePairs& queue_pairs, XrcDomains& xrc)
-      : EngineParts(parts), queue_pairs_(queue_pairs), xrc_(xrc) {}
+  explicit VirtualObjectVerbs(const EngineParts& parts) : EngineParts(parts) {}
 
   Pd* alloc_pd(Context& context) override { return make_domain(context, next_domain_++); }
-  int dealloc_pd(Pd& pd) override { return destroy_domain(pd); }
   Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                       unsigned access) override {
     return regions.add(pd, address, length, iova, access);
@@ -52,32 +50,28 @@ class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
   int destroy_srq(Srq& srq) override { return srqs.destroy(srq); }
   Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                 const mlx5dv_qp_init_attr* dc) override {
-    return queue_pairs_.create(context, attr, dc);
+    return queue_pairs.create(context, attr, dc);
   }
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override {
-    return queue_pairs_.modify(qp, attr, mask);
+    return queue_pairs.modify(qp, attr, mask);
   }
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override {
     return QueuePairs::query(qp, attr, init);
   }
-  int destroy_qp(Qp& qp) override { return queue_pairs_.destroy(qp); }
+  int destroy_qp(Qp& qp) override { return queue_pairs.destroy(qp); }
   [[nodiscard]] bool data_in_order(ibv_wr_opcode opcode) const noexcept override {
     return !is_write(static_cast<std::uint8_t>(opcode)) || profile.fault_reorder <= 0;
   }
   Xrcd* open_xrcd(Context& context, int fd, int oflags) override {
-    return xrc_.open(context, fd, oflags);
+    return xrc.open(context, fd, oflags);
   }
-  int close_xrcd(Xrcd& xrcd) override { return xrc_.close(xrcd); }
+  int close_xrcd(Xrcd& xrcd) override { return xrc.close(xrcd); }
   Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) override {
-    return xrc_.open_target(xrcd, number, qp_context);
+    return xrc.open_target(xrcd, number, qp_context);
   }
   // Every node of the world is; who is meant is told by queue pair numbers.
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override {
     return make_address_handle(pd, attr, true);
-  }
-  int destroy_ah(Ah& ah) override {
-    destroy_address_handle(ah);
-    return 0;
   }
   int get_async_event(Context& context, ibv_async_event& event) override {
     return events.take(context, event);
@@ -85,8 +79,6 @@ class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
   void close(Context& context) override { events.forget(context); }
 
  private:
-  QueuePairs& queue_pairs_;
-  XrcDomains& xrc_;
   std::uint32_t next_domain_ = 1;
 };
 

@@ -21,8 +21,7 @@ struct VirtualQp;
 struct VirtualXrcd;
 struct VirtualTarget;
 
-// An XRC domain: of one node's adapter and one file, or of one handle alone. It lives while a
-// process has it open.
+// An XRC domain: of a node and a file, or of one handle alone. It lives while somebody has it open.
 struct XrcDomain {
   std::uint32_t node = 0;
   bool named = false;  // of the file:
@@ -98,7 +97,7 @@ struct Flight {
   Place place = Place::queued;
   Picoseconds ready = 0;       // at the adapter
   Picoseconds spread = 0;      // of the data on their way: from the first packet to the last
-  Picoseconds answer_at = 0;   // its answer is at the sender's adapter
+  Picoseconds answer_at = 0;   // of what lands: when its answer is at the sender's adapter
   std::uint32_t source = 0;    // number of the sender's queue pair
   std::uint32_t target = 0;    // and of the receiver's
   std::uint32_t events = 0;    // pending that name it

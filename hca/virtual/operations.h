@@ -45,8 +45,8 @@ class Operations {
     ++operation.events;
     kernel_.schedule(time, kind, &operation);
   }
-  // The target's answer, at answer_at.
-  void answer(Operation& operation) { schedule(operation.answer_at, EventKind::answer, operation); }
+  // The target's answer is at the sender's adapter at this time.
+  void answer(Operation& operation, Picoseconds at) { schedule(at, EventKind::answer, operation); }
 
  private:
   Kernel& kernel_;

@@ -81,13 +81,4 @@ class Processes {
   ProcessIndex current_ = 0;
 };
 
-// What the components of a world stand on. They derive from it, or from EngineParts, and name each
-// part without a prefix.
-struct WorldParts {
-  Kernel& kernel;
-  const Profile& profile;
-  Processes& processes;
-  NumberTable<VirtualQp*>& qps;
-};
-
 }  // namespace turnout::hca

@@ -27,12 +27,7 @@ inline Picoseconds rate(double gigabytes_per_second) noexcept {
 inline std::int64_t count(double value) noexcept {
   return std::llround(value);
 }
-inline std::int64_t bytes(double value) noexcept {
-  return std::llround(value);
-}
-inline std::int64_t ppm(double value) noexcept {
-  return std::llround(value);
-}
+inline constexpr auto bytes = count, ppm = count;
 }  // namespace unit
 
 struct Profile {

@@ -15,7 +15,7 @@ void Requester::start(VirtualQp& qp) {
       qp.break_at(operation);
       ++qp.started;
       operation.place = Operation::Place::answered;
-      work_queues_.settle(qp);
+      work_queues.settle(qp);
       return;
     }
     if (!depart(qp, operation)) return;
@@ -25,9 +25,8 @@ void Requester::start(VirtualQp& qp) {
 
 Stream Requester::leave(const VirtualQp& qp, Operation& operation, Picoseconds at) {
   const SendWqe& w = operation.wqe;
-  const bool fetches = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode);
-  return network.travel(operation, qp, qps.find(operation.target), at, fetches ? 0 : w.length,
-                        !w.is_inline);
+  return network.travel(operation, qp, qps.find(operation.target), at,
+                        is_fetch(w.opcode) ? 0 : w.length, !w.is_inline);
 }
 
 void Requester::send_again(Operation& operation) {
@@ -134,8 +133,7 @@ void Requester::depart_datagram(VirtualQp& qp, Operation& operation, Picoseconds
     data.copy_from(operation, flying->copy);
     operations.schedule(arrival, EventKind::arrive, *flying);
   }
-  operation.answer_at = kernel.now();
-  operations.answer(operation);
+  operations.answer(operation, kernel.now());
 }
 
 }  // namespace turnout::hca

@@ -13,8 +13,7 @@ namespace turnout::hca {
 
 class Requester : EngineParts {
  public:
-  Requester(const EngineParts& parts, WorkQueues& work_queues)
-      : EngineParts(parts), work_queues_(work_queues) {}
+  explicit Requester(const EngineParts& parts) : EngineParts(parts) {}
 
   // Lets go what may go, in order.
   void start(VirtualQp& qp);
@@ -27,8 +26,6 @@ class Requester : EngineParts {
   void depart_datagram(VirtualQp& qp, Operation& operation, Picoseconds arrival);
   // A request with its data.
   [[nodiscard]] Stream leave(const VirtualQp& qp, Operation& operation, Picoseconds at);
-
-  WorkQueues& work_queues_;
 };
 
 }  // namespace turnout::hca

@@ -34,8 +34,7 @@ void Responder::arrive(Operation& operation) {
   }
   if (operation.lost) {  // nothing has arrived: its sender gives up
     qp->break_at(operation);
-    operation.answer_at = kernel.now();
-    operations.answer(operation);
+    operations.answer(operation, kernel.now());
     return;
   }
   if (operation.status != IBV_WC_SUCCESS) {  // a fault on its way
@@ -43,19 +42,11 @@ void Responder::arrive(Operation& operation) {
     return;
   }
   VirtualQp* const target = target_of(operation);
-  if (target == nullptr) {
-    if (operation.datagram) {
-      operations.free(&operation);
-    } else {
-      no_answer(operation);
-    }
-    return;
-  }
+  if (target == nullptr) return no_answer(operation);
   Node& node = processes.node_of(*target);
   if (!operation.received) {
-    const bool fetches =
-        operation.wqe.opcode == IBV_WR_RDMA_READ || is_atomic(operation.wqe.opcode);
-    const Stream in = network.receive(node, operation, fetches ? 0 : operation.wqe.length);
+    const std::uint64_t bytes = is_fetch(operation.wqe.opcode) ? 0 : operation.wqe.length;
+    const Stream in = network.receive(node, operation, bytes);
     if (in.tail > kernel.now()) {
       operations.schedule(in.tail, EventKind::arrive, operation);
       return;
@@ -99,8 +90,7 @@ void Responder::arrive(Operation& operation) {
     qp->nack_wait = 0;
     // One after the other: what arrives at this very time keeps its place behind them.
     if (!qp->refused.empty()) {
-      ++qp->refused.front()->events;
-      kernel.schedule(kernel.now(), EventKind::arrive, qp->refused.front());
+      operations.schedule(kernel.now(), EventKind::arrive, *qp->refused.front());
     }
   }
   Picoseconds latency = 0;
@@ -109,9 +99,8 @@ void Responder::arrive(Operation& operation) {
   Picoseconds done = node.receive_free + latency;
   if (takes && srq != nullptr) done += profile.adapter_shared_receive;
   trace.note_arrival(*target, operation);
-  const bool reads = opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
   Picoseconds landing = done + profile.pcie_read;  // what is read there passes when it is read
-  if (!reads) {
+  if (!is_fetch(opcode)) {
     const PacketTimes work = network.on_pcie(operation.wqe.length);
     const Stream written = node.memory_writes.pass({done - operation.spread, done}, work);
     done = written.tail - work.last;  // the adapter has taken it
@@ -140,8 +129,7 @@ void Responder::arrive(Operation& operation) {
 
 void Responder::again(VirtualQp& qp, Operation& operation, Picoseconds wait, EventKind as) {
   if (qp.refused.empty()) qp.refused.push_back(&operation);
-  ++operation.events;
-  kernel.schedule(kernel.now() + wait, as, &operation);
+  operations.schedule(kernel.now() + wait, as, operation);
 }
 
 void Responder::receiver_not_ready(VirtualQp& qp, const VirtualQp& target, Operation& operation) {
@@ -162,20 +150,19 @@ void Responder::receiver_not_ready(VirtualQp& qp, const VirtualQp& target, Opera
 void Responder::refuse(Operation& operation, ibv_wc_status status) {
   operation.qp->break_at(operation);
   operation.status = status;
-  operation.answer_at = kernel.now() + profile.adapter_acknowledge + network.hop(operation);
-  operations.answer(operation);
+  operations.answer(operation, kernel.now() + profile.adapter_acknowledge + network.hop(operation));
 }
 
 // Nobody is there: the sender's adapter tries until its retries are over (IBTA 9.7.6.1.3).
 void Responder::no_answer(Operation& operation) {
+  if (operation.datagram) return operations.free(&operation);  // it is lost
   VirtualQp& qp = *operation.qp;
   qp.break_at(operation);
   if (qp.attr.timeout == 0) return;  // for ever
   kernel.statistics().retransmissions += qp.attr.retry_cnt;
   operation.status = IBV_WC_RETRY_EXC_ERR;
-  operation.answer_at = kernel.now() + static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) *
-                                           kNanosecond * (qp.attr.retry_cnt + 1);
-  operations.answer(operation);
+  const auto wait = static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) * kNanosecond;
+  operations.answer(operation, kernel.now() + wait * (qp.attr.retry_cnt + 1));
 }
 
 void Responder::land(Operation& operation) {
@@ -188,12 +175,7 @@ void Responder::land(Operation& operation) {
   VirtualQp* const target = target_of(operation);
   if (target == nullptr) {  // it died with the data on the adapter
     receives.put_back(operation);
-    if (operation.datagram) {
-      operations.free(&operation);
-    } else {
-      no_answer(operation);
-    }
-    return;
+    return no_answer(operation);
   }
   const VirtualSrq* const xrc = operation.xrc ? srqs.serving(operation, *target) : nullptr;
   if (operation.xrc && xrc == nullptr) {  // IBTA A14: an invalid request, as a wrong opcode is
@@ -232,25 +214,22 @@ void Responder::land(Operation& operation) {
   }
   if (operation.status != IBV_WC_SUCCESS) {
     operation.qp->break_at(operation);
-    // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT
-    // serves others and survives.
+    // One of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
     if (target->kind != QpKind::dct) {
       fail_target(*target, operation.status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
                                                                       : IBV_EVENT_QP_ACCESS_ERR);
     }
   }
-  // Of a write that nobody asks after no answer is needed here: RC's and XRC's
-  // only free a queue entry.
+  // Of a write that nobody asks after no answer is needed here: RC's and XRC's only free an entry.
   if (sends_to_one(operation.qp->kind) && !operation.signalled &&
       operation.status == IBV_WC_SUCCESS) {
     operation.place = Operation::Place::answered;
-    work_queues_.settle(*operation.qp);
+    work_queues.settle(*operation.qp);
     return;
   }
-  operations.answer(operation);
+  operations.answer(operation, operation.answer_at);
 }
 
-// Memory that the request names by its remote key. False: more is to come before the answer.
 bool Responder::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& operation) {
   const SendWqe& w = operation.wqe;
   const std::uint32_t pd = xrc != nullptr ? xrc->pd : target.pd;
@@ -277,7 +256,7 @@ bool Responder::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& o
       region == nullptr
           ? nullptr
           : reinterpret_cast<std::uint8_t*>(region->address + (w.remote - region->iova));
-  if (reads || is_atomic(w.opcode)) {
+  if (is_fetch(w.opcode)) {
     operation.copy.resize(w.length);
     if (w.length > 0) std::memcpy(operation.copy.data(), at, w.length);
     if (is_atomic(w.opcode)) {
@@ -323,14 +302,13 @@ void Responder::give_back(Operation& operation) {
     }
   }
   if (!data.copy_back(operation)) operation.status = IBV_WC_LOC_PROT_ERR;
-  operation.answer_at = kernel.now();
-  operations.answer(operation);
+  operations.answer(operation, kernel.now());
 }
 
 void Responder::fail_target(VirtualQp& target, ibv_event_type event) {
   if (target.phase != QpPhase::err) {
     events.raise_qp(target, event);
-    work_queues_.fail(target, QpPhase::err);
+    work_queues.fail(target, QpPhase::err);
   } else {
     receives.flush(target);
   }

@@ -13,8 +13,7 @@ namespace turnout::hca {
 
 class Responder : EngineParts {
  public:
-  Responder(const EngineParts& parts, WorkQueues& work_queues)
-      : EngineParts(parts), work_queues_(work_queues) {}
+  explicit Responder(const EngineParts& parts) : EngineParts(parts) {}
 
   // A request, at the port.
   void arrive(Operation& operation);
@@ -35,8 +34,6 @@ class Responder : EngineParts {
   void refuse(Operation& operation, ibv_wc_status status);
   void no_answer(Operation& operation);
   void fail_target(VirtualQp& target, ibv_event_type event);
-
-  WorkQueues& work_queues_;
 };
 
 }  // namespace turnout::hca

@@ -7,15 +7,13 @@
 #include <functional>
 #include <utility>
 
-#include "hca/virtual/kernel.h"
 #include "hca/virtual/srqs.h"
 
 namespace turnout::hca {
 
-class Tracer {
+class Tracer : EngineParts {
  public:
-  Tracer(const Kernel& kernel, const NumberTable<VirtualQp*>& qps, const SharedReceiveQueues& srqs)
-      : kernel_(kernel), qps_(qps), srqs_(srqs) {}
+  explicit Tracer(const EngineParts& parts) : EngineParts(parts) {}
 
   // Null: no trace.
   void set(std::function<void(const Trace&)> trace) { trace_ = std::move(trace); }
@@ -23,7 +21,7 @@ class Tracer {
   void note(Trace::Kind kind, const VirtualQp& qp, std::uint32_t peer, std::uint64_t bytes) {
     if (!trace_) [[likely]]
       return;
-    const VirtualQp* other = qps_.find(peer);
+    const VirtualQp* other = qps.find(peer);
     tell(kind, qp, qp.process, other != nullptr ? other->process : qp.process, bytes);
   }
   // The same of an operation, at its sender.
@@ -31,16 +29,15 @@ class Tracer {
             std::uint64_t bytes) {
     if (!trace_) [[likely]]
       return;
-    const VirtualQp* target = qps_.find(operation.target);
-    const ProcessIndex peer =
-        target != nullptr ? srqs_.receiver_of(operation, *target) : qp.process;
+    const VirtualQp* target = qps.find(operation.target);
+    const ProcessIndex peer = target != nullptr ? srqs.receiver_of(operation, *target) : qp.process;
     tell(kind, qp, qp.process, peer, bytes);
   }
   void note_arrival(const VirtualQp& target, const Operation& operation) {
     if (!trace_) [[likely]]
       return;
-    const ProcessIndex process = srqs_.receiver_of(operation, target);
-    const VirtualQp* sender = qps_.find(operation.source);
+    const ProcessIndex process = srqs.receiver_of(operation, target);
+    const VirtualQp* sender = qps.find(operation.source);
     tell(Trace::Kind::arrive, target, process, sender != nullptr ? sender->process : process,
          operation.wqe.length);
   }
@@ -48,12 +45,9 @@ class Tracer {
  private:
   void tell(Trace::Kind kind, const VirtualQp& qp, ProcessIndex process, ProcessIndex peer,
             std::uint64_t bytes) {
-    trace_({kind, kernel_.now(), process, peer, qp.number, static_cast<std::uint32_t>(bytes)});
+    trace_({kind, kernel.now(), process, peer, qp.number, static_cast<std::uint32_t>(bytes)});
   }
 
-  const Kernel& kernel_;
-  const NumberTable<VirtualQp*>& qps_;
-  const SharedReceiveQueues& srqs_;
   std::function<void(const Trace&)> trace_;
 };
 

@@ -112,7 +112,7 @@ bool XrcDomains::drop_handle(TargetHandle& handle) {
   handle.target = nullptr;
   std::erase(target->handles, &handle);
   if (!target->handles.empty()) return false;
-  work_queues_.forget(*target);
+  work_queues.forget(*target);
   delete target;
   return true;
 }

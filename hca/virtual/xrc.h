@@ -16,8 +16,7 @@ namespace turnout::hca {
 
 class XrcDomains : EngineParts {
  public:
-  XrcDomains(const EngineParts& parts, WorkQueues& work_queues)
-      : EngineParts(parts), work_queues_(work_queues) {}
+  explicit XrcDomains(const EngineParts& parts) : EngineParts(parts) {}
 
   // fd: -1 for a domain of this handle alone. oflags: O_CREAT, O_EXCL.
   [[nodiscard]] Xrcd* open(Context& context, int fd, int oflags);
@@ -38,7 +37,6 @@ class XrcDomains : EngineParts {
   bool drop_handle(TargetHandle& handle);
   void drop(VirtualXrcd& xrcd);
 
-  WorkQueues& work_queues_;
   std::vector<std::unique_ptr<XrcDomain>> domains_;
 };
 

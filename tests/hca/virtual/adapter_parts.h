@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "hca/virtual/engine_parts.h"
+#include "hca/virtual/queue_pairs.h"
 
 namespace turnout::hca::test {
 
@@ -45,19 +45,23 @@ struct AdapterParts {
   Kernel kernel{1};
   Processes processes{kernel, profile, 2};
   NumberTable<VirtualQp*> qps{kFirstQp, 1024};
-  WorldParts world{kernel, profile, processes, qps};
+  EngineParts engine{kernel,  profile, processes,   qps,         operations, events,
+                     regions, srqs,    trace,       completions, receives,   adapter_contexts,
+                     network, data,    work_queues, requester,   xrc,        queue_pairs};
   Operations operations{kernel};
-  AsyncEvents events{kernel, profile};
-  Regions regions{world};
-  SharedReceiveQueues srqs{processes, events};
-  Tracer trace{kernel, qps, srqs};
-  Completions completions{world, events};
-  Receives receives{world, events, completions, srqs};
-  AdapterContexts adapter_contexts{world, trace};
-  Network network{world};
-  DataMover data{regions};
-  EngineParts engine{world,       operations, events,           regions, srqs, trace,
-                     completions, receives,   adapter_contexts, network, data};
+  AsyncEvents events{engine};
+  Regions regions{engine};
+  SharedReceiveQueues srqs{engine};
+  Tracer trace{engine};
+  Completions completions{engine};
+  Receives receives{engine};
+  AdapterContexts adapter_contexts{engine};
+  Network network{engine};
+  DataMover data{engine};
+  WorkQueues work_queues{engine};
+  Requester requester{engine};
+  XrcDomains xrc{engine};
+  QueuePairs queue_pairs{engine};
   Context contexts[2];
   std::vector<ProcessIndex> woken;
   std::vector<std::unique_ptr<VirtualQp>> owned;

@@ -84,7 +84,7 @@ class Movers : public ::testing::Test {
   Pd* pd_ = nullptr;
   Mr* mr_ = nullptr;
   char memory_[64] = {};
-  DataMover data_{parts_.regions};
+  DataMover& data_ = parts_.data;
   Operation operation_;
   Completion entry_{};
 };

@@ -55,7 +55,10 @@ TEST_F(VirtualCompletions, ComeInOrderAndWakeTheirProcess) {
 TEST_F(VirtualCompletions, OfAQueuePairThatIsForgottenAreSkipped) {
   push(7);
   push(8);
-  Completions::forget(cq_, 7);
+  VirtualQp qp;
+  qp.number = 7;
+  qp.send_cq = qp.recv_cq = cq_;
+  Completions::forget(qp);
   ASSERT_TRUE(parts_.completions.take(*cq_, out_));
   EXPECT_EQ(out_.wr_id, 8U);
 }

@@ -26,8 +26,7 @@ TEST(Operations, OneThatWasFreedComesBackClean) {
 TEST(Operations, CountsTheEventsThatNameIt) {
   AdapterParts parts;
   Operation& operation = *parts.operations.create();
-  operation.answer_at = 30;
-  parts.operations.answer(operation);
+  parts.operations.answer(operation, 30);
   parts.operations.schedule(20, EventKind::land, operation);
   EXPECT_EQ(operation.events, 2U);
   EXPECT_EQ(parts.next().kind, EventKind::land);

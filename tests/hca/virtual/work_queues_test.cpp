@@ -47,7 +47,7 @@ class VirtualWorkQueues : public ::testing::Test {
   using All = std::vector<std::pair<std::uint64_t, int>>;
 
   AdapterParts parts_;
-  WorkQueues queues_{parts_.engine};
+  WorkQueues& queues_ = parts_.work_queues;
   VirtualQp& qp_ = parts_.add_qp(0);
   VirtualCq* cq_ = nullptr;
 };
