@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SrqFlowControl: the credits of a shared receive queue. It decides how many messages each peer may
-// send that take receives of the queue (Sur, Koop, Panda, SC'06, section 6: flow control that knows
-// that the queue is shared).
-//
-// The sum of all credits granted has no limit at first. Most programs' peers do not all use their
-// credits at once, and a burst ends sooner if the senders' adapters retry (RNR) than if each sender
-// waits for a credit message. The limit applies after the queue has been low, and could not grow,
-// for many times as many messages as it has receives. It is then what the queue has or may be given
-// (safe_limit()), so that no receive can be missing, and rises slowly while the queue is not low.
+// SrqFlowControl: the credits of a shared receive queue: how many messages each peer may send that
+// take receives of the queue (Sur, Koop, Panda, SC'06, section 6; reasons and measurements are in
+// docs/decisions/012-shared-receive-queue.md).
 //
 // A peer begins with few credits. They double each time it used its last one, or half of them are
-// returned in a message of their own, up to Limits::most. At the limit, peers that are out of
-// credits wait in a queue. The first gets as many as it would get without a limit, once that many
-// have been returned: fewer at a time would need a message for each. No peer has to ask: one whose
-// last message left its receive is in the queue.
+// returned in a message of their own, up to Limits::most. Their sum has no limit until the queue has
+// been low, and could not grow, for many times as many messages as it has receives; then it is what
+// the queue has or may be given (safe_limit()), and rises slowly while the queue is not low. Peers
+// that are out of credits then wait in a queue, and credits of silent peers do not count meanwhile.
+// No peer has to ask: one whose last message left its receive is in the queue.
 //
-// While a peer waits, credits of silent peers do not count, so nobody waits for a process that
-// computes. They count again when a message of theirs arrives. The first credits of unknown peers
-// cannot be limited. A message that finds no receive is sent again by the sender's adapter, or over
-// UD by the sender.
-//
-// So messages that retain their receives must not hold the last ones. The owner copies them aside
-// while receives are scarce.
+// Messages that retain their receives must not hold the last ones: the owner copies them aside while
+// receives are scarce.
 //
 // The owner is the endpoint; its thread calls. The owner keeps one CreditGrant for each peer, at a
 // fixed address, and reports credits to the peer when asked to. No errors; allocates only when a

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RegistrationCache: keeps registrations of user buffers for the next use of the same memory.
 //
-// An entry has exactly the bytes and access rights of one operation: a key grants access to all
-// that is registered, neighbours on the same page too, and a read-only mapping refuses write
-// access. A use inside an entry that needs no further rights is a hit. A new entry replaces those
-// it covers. Unused ones are kept in LRU order up to a number and bytes; they are dropped when
-// their memory is unmapped (invalidate), when the budget needs their bytes, or when a registration
-// fails for lack of pinned memory. An entry whose memory is unmapped while in use is no longer
-// found, and is deregistered after its last use.
+// An entry has exactly the bytes and access rights of one operation (why:
+// docs/decisions/013-registration-cache.md); a use inside it that needs no further rights is a hit,
+// and a new entry replaces those it covers. Unused ones are kept in LRU order up to a number and
+// bytes, and dropped when their memory is unmapped (invalidate), when the budget needs their bytes,
+// or when a registration fails for lack of pinned memory.
 //
 // Unmapping is detected elsewhere: see unmap_monitor.h and state/memory_registration.cpp. Owns its
 // regions. Bytes. A hit allocates nothing and costs a binary search. One per endpoint, its thread.
