@@ -14,12 +14,6 @@
 
 namespace turnout {
 
-namespace {
-
-constexpr std::size_t kFlushAt = 65536;
-
-}  // namespace
-
 RecordingFile::RecordingFile(std::string setting, const Address& self)
     : setting_(std::move(setting)), self_(self) {}
 
@@ -86,52 +80,11 @@ void RecordingFile::flush() {
   pending_.clear();
 }
 
-template <class... Args>
-void RecordingFile::line(fmt::format_string<Args...> format, Args&&... args) {
-  if (failed_ || !open()) return;
-  fmt::format_to(fmt::appender(pending_), format, std::forward<Args>(args)...);
-  if (pending_.size() >= kFlushAt) flush();
-}
-
 void RecordingFile::on_wireup_request(PeerId peer, const Address& address) {
   if (peer < introduced_.size() && introduced_[peer]) return;
   if (peer >= introduced_.size()) introduced_.resize(std::size_t{peer} + 1);
   introduced_[peer] = true;
   line("p {} {:016x}\n", peer, address.id);
-}
-
-void RecordingFile::send(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes,
-                         std::uint64_t tag, bool tagged) {
-  line("s {} {} {} {} {} {}\n", request, to, bytes, tag, tagged ? 0 : 1, at);
-}
-
-void RecordingFile::receive(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
-                            std::uint64_t tag, bool any_tag, bool tagged) {
-  line("r {} {} {} {} {} {}\n", request,
-       from == kAnyPeer ? std::string("*") : fmt::format("{}", from), bytes,
-       any_tag ? std::string("*") : fmt::format("{}", tag), tagged ? 0 : 1, at);
-}
-
-void RecordingFile::access(Nanoseconds at, std::uint32_t request, bool put, PeerId peer,
-                           std::uint64_t bytes) {
-  line("{} {} {} {} {}\n", put ? 'u' : 'g', request, peer, bytes, at);
-}
-
-void RecordingFile::matched(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
-                            std::uint64_t tag) {
-  line("m {} {} {} {} {}\n", request, from, bytes, tag, at);
-}
-
-void RecordingFile::ended(Nanoseconds at, std::uint32_t request) {
-  line("w {} {}\n", request, at);
-}
-
-void RecordingFile::dropped(Nanoseconds at, std::uint32_t request) {
-  line("x {} {}\n", request, at);
-}
-
-void RecordingFile::compute(Nanoseconds at, Nanoseconds duration) {
-  line("c {} {}\n", duration, at);
 }
 
 void RecordingFile::close() {

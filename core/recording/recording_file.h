@@ -32,17 +32,26 @@ class RecordingFile {
   // Before the peer's first event; once is enough.
   void on_wireup_request(PeerId peer, const Address& address);
   void send(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes,
-            std::uint64_t tag, bool tagged);
+            std::uint64_t tag, bool tagged) {
+    line("s {} {} {} {} {} {}\n", request, to, bytes, tag, tagged ? 0 : 1, at);
+  }
   // kAnyPeer: from anyone.
   void receive(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
-               std::uint64_t tag, bool any_tag, bool tagged);
+               std::uint64_t tag, bool any_tag, bool tagged) {
+    line("r {} {} {} {} {} {}\n", request, from == kAnyPeer ? "*" : std::to_string(from), bytes,
+         any_tag ? "*" : std::to_string(tag), tagged ? 0 : 1, at);
+  }
   // One-sided: a put, or a get.
-  void access(Nanoseconds at, std::uint32_t request, bool put, PeerId peer, std::uint64_t bytes);
+  void access(Nanoseconds at, std::uint32_t request, bool put, PeerId peer, std::uint64_t bytes) {
+    line("{} {} {} {} {}\n", put ? 'u' : 'g', request, peer, bytes, at);
+  }
   void matched(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
-               std::uint64_t tag);
-  void ended(Nanoseconds at, std::uint32_t request);
-  void dropped(Nanoseconds at, std::uint32_t request);
-  void compute(Nanoseconds at, Nanoseconds duration);
+               std::uint64_t tag) {
+    line("m {} {} {} {} {}\n", request, from, bytes, tag, at);
+  }
+  void ended(Nanoseconds at, std::uint32_t request) { line("w {} {}\n", request, at); }
+  void dropped(Nanoseconds at, std::uint32_t request) { line("x {} {}\n", request, at); }
+  void compute(Nanoseconds at, Nanoseconds duration) { line("c {} {}\n", duration, at); }
   void close();
 
   // The setting's path with %p (process), %r (rank, "x" when unknown) and %e (endpoint) filled in;
@@ -51,9 +60,15 @@ class RecordingFile {
 
  private:
   template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args);
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    if (failed_ || !open()) return;
+    fmt::format_to(fmt::appender(pending_), format, std::forward<Args>(args)...);
+    if (pending_.size() >= kFlushAt) flush();
+  }
   [[nodiscard]] bool open();
   void flush();
+
+  static constexpr std::size_t kFlushAt = 65536;
 
   std::string setting_, path_;
   Address self_;
