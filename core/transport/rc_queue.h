@@ -72,7 +72,6 @@ class RcQueue : public SendQueue {
  private:
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
                               const QpTuning& tuning, ibv_qp_init_attr attr, const char* object);
-  [[nodiscard]] Status go_to(ibv_qp_state state, const char* call);
   [[nodiscard]] Status disconnect();
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* sges, int count, PeerId peer,
                                    bool takes_private);

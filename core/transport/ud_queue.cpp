@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/transport/ud_queue.h"
 
+#include "core/transport/path.h"
+
 namespace turnout {
 
 Status UdQueue::create(const verbs::Device& device, ibv_cq* send_cq, ibv_cq* receive_cq,
@@ -15,21 +17,12 @@ Status UdQueue::create(const verbs::Device& device, ibv_cq* send_cq, ibv_cq* rec
   qp_.reset(ibv_create_qp(device.pd(), &attr));
   if (!qp_) return verbs::failure("ibv_create_qp", "UD queue pair", errno);
   ibv_qp_attr qp{};
-  qp.qp_state = IBV_QPS_INIT;
   qp.port_num = device.port_number();
   qp.qkey = datagram_key(endpoint);
-  int error =
-      ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "UD queue pair", error);
-  qp = {};
-  qp.qp_state = IBV_QPS_RTR;
-  error = ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "UD queue pair", error);
-  qp = {};
-  qp.qp_state = IBV_QPS_RTS;
-  error = ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE | IBV_QP_SQ_PSN);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "UD queue pair", error);
-  return {};
+  return modify_qp(qp_.get(), qp, "UD queue pair",
+                   {{IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+                    {IBV_QPS_RTR, 0},
+                    {IBV_QPS_RTS, IBV_QP_SQ_PSN}});
 }
 
 // A failed request stops the sending side only (IBTA 10.3.1: SQE).

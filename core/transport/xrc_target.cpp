@@ -22,29 +22,19 @@ Status XrcTarget::make(const verbs::Device& device, const XrcDomain& domain,
   qp_.reset(ibv_create_qp_ex(device.context(), &init));
   if (!qp_) return verbs::failure("ibv_create_qp_ex", kName, errno);
   ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_INIT;
   attr.port_num = device.port_number();
   attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  int error = ibv_modify_qp(qp_.get(), &attr,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", kName, error);
-  attr = {};
-  attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device.port().active_mtu;
   attr.dest_qp_num = qp_number_of(initiator.qp_id);
   attr.rq_psn = first_psn_of(initiator.qp_id);
   attr.min_rnr_timer = kMinRnrTimer;
   attr.ah_attr = path_to(device, initiator.lid, initiator.gid);
-  error = ibv_modify_qp(qp_.get(), &attr,
-                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", kName, error);
-  attr = {};
-  attr.qp_state = IBV_QPS_RTS;
   attr.timeout = tuning.ack_timeout;
-  error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", kName, error);
-  return {};
+  return modify_qp(qp_.get(), attr, kName,
+                   {{IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+                    {IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER},
+                    {IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN}});
 }
 
 Status XrcTarget::open(const verbs::Device& device, const XrcDomain& domain, std::uint32_t number,
@@ -80,11 +70,7 @@ Status XrcTarget::open(const verbs::Device& device, const XrcDomain& domain, std
 }
 
 Status XrcTarget::fail() {
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_ERR;
-  const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
-  if (error != 0) return verbs::failure("ibv_modify_qp to ERR", kName, error);
-  return {};
+  return modify_qp(qp_.get(), {}, kName, {{IBV_QPS_ERR, 0}});
 }
 
 }  // namespace turnout
