@@ -60,11 +60,6 @@ Status RcQueue::disconnect() {
   return modify_qp(qp_.get(), {}, kRcName, {{IBV_QPS_RESET, 0}});
 }
 
-Status RcQueue::reset() {
-  ++use_;
-  return disconnect();
-}
-
 Status RcQueue::fail() {
   return modify_qp(qp_.get(), {}, kRcName, {{IBV_QPS_ERR, 0}});
 }

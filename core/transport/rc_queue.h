@@ -37,7 +37,10 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status connect(std::uint32_t remote, std::uint16_t lid,
                                const std::array<std::uint8_t, 16>& gid);
   // RESETs the queue pair; records must have been removed.
-  [[nodiscard]] Status reset();
+  [[nodiscard]] Status reset() {
+    ++use_;
+    return disconnect();
+  }
   // To the error state: pending requests complete with errors, and nothing arrives any more.
   [[nodiscard]] Status fail();
   void destroy() noexcept { qp_.reset(); }
