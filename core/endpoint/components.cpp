@@ -7,9 +7,8 @@ Components::Components(const Settings& settings, Clock& clock, EndpointOptions& 
                        EndpointParts& parts)
     : EndpointState(settings, clock, options, parts),
       call_time(context.simulation.processor != nullptr),
-      channels(*this, options.background      ? std::move(options.background)
-                      : settings.setup_thread ? make_background_thread()
-                                              : make_foreground()) {
+      channels(*this, options.background ? std::move(options.background)
+                                         : make_background(settings.setup_thread)) {
   resources.shutting_down.reserve(kPollBatch);
 }
 
