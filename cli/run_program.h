@@ -15,8 +15,7 @@
 namespace turnout::cli {
 
 // The program's exit status; 128 and the number of the signal that ended it; 127, not found, or
-// 126, found and cannot be run, with a message on standard error.
-// `who` says it: "turnout verbs".
+// 126, found and cannot be run, with a message on standard error. `who` says it: "turnout verbs".
 [[nodiscard]] int run_program(const std::vector<std::string>& words, std::string_view who);
 
 // One word to a shell, in quotes, whatever is in it.

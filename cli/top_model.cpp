@@ -110,12 +110,6 @@ TopMemory& TopMemory::operator+=(const TopMemory& other) {
   return *this;
 }
 
-TopTraffic TopProcess::rate() const {
-  TopTraffic sum = sent.value_or(TopTraffic{});
-  sum += received.value_or(TopTraffic{});
-  return stale() ? TopTraffic{} : sum;
-}
-
 TopTraffic sum_of(const DirectionReport& direction) {
   TopTraffic sum;
   for (const ChannelSpan& span : direction.spans) {
@@ -162,11 +156,6 @@ void TopModel::keep_earlier(const std::vector<Watched>& reports) {
     }
   }
   earlier_ = std::move(kept);
-}
-
-const EndpointReport* TopModel::earlier(const EndpointReport& report) const {
-  const auto found = earlier_.find(report.endpoint);
-  return found == earlier_.end() ? nullptr : &found->second;
 }
 
 std::string TopModel::peer_name(const PeerReport& peer) const {

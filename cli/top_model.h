@@ -67,7 +67,11 @@ struct TopProcess {
   [[nodiscard]] const EndpointReport& report() const { return endpoints.front()->report; }
   [[nodiscard]] bool stale() const { return age > kStaleAge; }
   // Sent and received; 0 where unknown or stale.
-  [[nodiscard]] TopTraffic rate() const;
+  [[nodiscard]] TopTraffic rate() const {
+    TopTraffic sum = sent.value_or(TopTraffic{});
+    sum += received.value_or(TopTraffic{});
+    return stale() ? TopTraffic{} : sum;
+  }
 };
 
 // The most important thing to know of a job now.
@@ -113,7 +117,10 @@ class TopModel {
   [[nodiscard]] TopProcess make_process(std::vector<const Watched*> endpoints) const;
   [[nodiscard]] std::optional<TopDecision> last_decision(const TopProcess& process) const;
   [[nodiscard]] std::string peer_name(const PeerReport& peer) const;
-  [[nodiscard]] const EndpointReport* earlier(const EndpointReport& report) const;
+  [[nodiscard]] const EndpointReport* earlier(const EndpointReport& report) const {
+    const auto found = earlier_.find(report.endpoint);
+    return found == earlier_.end() ? nullptr : &found->second;
+  }
 
   std::vector<Watched> reports_;
   std::map<std::uint64_t, EndpointReport> earlier_;  // the report before the last, by endpoint

@@ -69,18 +69,6 @@ void Line::cut(std::size_t width) {
   if (!pieces_.empty()) pieces_.back().text.back() = '~';
 }
 
-std::size_t Line::width() const {
-  std::size_t sum = 0;
-  for (const Piece& piece : pieces_) sum += piece.text.size();
-  return sum;
-}
-
-std::string Line::text() const {
-  std::string out;
-  for (const Piece& piece : pieces_) out += piece.text;
-  return out;
-}
-
 void wrap(Lines* lines, std::string_view label, std::string_view text, std::size_t width,
           Style label_style, Style text_style) {
   const std::string clean = printable(text);

@@ -31,8 +31,16 @@ class Line {
   void select() { selected_ = true; }
 
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
-  [[nodiscard]] std::size_t width() const;
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::size_t width() const {
+    std::size_t sum = 0;
+    for (const Piece& piece : pieces_) sum += piece.text.size();
+    return sum;
+  }
+  [[nodiscard]] std::string text() const {
+    std::string out;
+    for (const Piece& piece : pieces_) out += piece.text;
+    return out;
+  }
   [[nodiscard]] bool selected() const { return selected_; }
 
  private:

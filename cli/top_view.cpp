@@ -73,11 +73,6 @@ std::size_t TopView::selected(const std::vector<const TopProcess*>& order) const
   return order.empty() ? 0 : std::min(index_, order.size() - 1);
 }
 
-void TopView::select(const std::vector<const TopProcess*>& order, std::size_t index) {
-  index_ = index;
-  if (index < order.size()) process_ = identity(*order[index]);
-}
-
 bool TopView::press(TopKey key, const TopModel& model) {
   switch (key) {
     case TopKey::none:

@@ -61,7 +61,10 @@ class TopView {
   [[nodiscard]] std::vector<const TopProcess*> sorted(const TopJob& job) const;
   // Of the selected process in `order`; where it has ended, of that at its place.
   [[nodiscard]] std::size_t selected(const std::vector<const TopProcess*>& order) const;
-  void select(const std::vector<const TopProcess*>& order, std::size_t index);
+  void select(const std::vector<const TopProcess*>& order, std::size_t index) {
+    index_ = index;
+    if (index < order.size()) process_ = identity(*order[index]);
+  }
   void next_job(const TopModel& model);
   void move(TopKey key, const TopModel& model);
   void scroll(TopKey key);

@@ -53,9 +53,7 @@ Result<Watch> Watch::open() {
       refused.push_back(fd.status().text());
     }
   }
-  if (folders.empty()) {
-    return Status{Code::permission, fmt::format("{}", fmt::join(refused, "; "))};
-  }
+  if (folders.empty()) return Status{Code::permission, fmt::format("{}", fmt::join(refused, "; "))};
   return Watch(std::move(folders), std::move(refused));
 }
 

@@ -58,7 +58,7 @@ struct Elements {
 
   Elements() = default;
   Elements(const void* buffer, std::size_t elements) noexcept : pieces(1), count(elements) {
-    iov[0] = part(buffer, elements);
+    iov[0] = {const_cast<void*>(buffer), elements};
   }
   explicit Elements(Ioc list) noexcept
       : valid(list.size() <= kIovLimit && (list.empty() || list.data() != nullptr)) {

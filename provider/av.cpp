@@ -139,26 +139,6 @@ int AddressVector::open(Domain& domain, fi_av_attr* attr, fid_av** av, void* con
   return 0;
 }
 
-std::uint64_t AddressVector::insert(const Address& address) {
-  std::uint32_t index = 0;
-  if (!free_.empty()) {
-    index = free_.back();
-    free_.pop_back();
-    addresses_[index] = address;
-  } else {
-    index = static_cast<std::uint32_t>(addresses_.size());
-    addresses_.push_back(address);
-  }
-  if (!buckets_.empty()) {
-    if (addresses_.size() * 2 > buckets_.size()) {
-      buckets_.clear();  // rebuilt, larger, by the next find()
-    } else {
-      enter(index);
-    }
-  }
-  return index;
-}
-
 bool AddressVector::remove(std::uint64_t index) {
   if (index >= addresses_.size() || addresses_[index].magic == 0) return false;
   const auto place = static_cast<std::uint32_t>(index);
@@ -167,12 +147,6 @@ bool AddressVector::remove(std::uint64_t index) {
   buckets_.clear();
   for (PeerResolver* resolver : resolvers) resolver->forget(index);
   return true;
-}
-
-const Address* AddressVector::at(fi_addr_t address) const noexcept {
-  const std::uint64_t index = address & index_mask;
-  if (index >= addresses_.size() || addresses_[index].magic == 0) return nullptr;
-  return &addresses_[index];
 }
 
 fi_addr_t AddressVector::find(const Address& address) {

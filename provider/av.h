@@ -30,11 +30,33 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
   std::uint64_t index_mask = ~std::uint64_t{0};  // without the bits of fi_rx_addr
 
   [[nodiscard]] bool in_use() const noexcept { return !resolvers.empty(); }
-  [[nodiscard]] std::uint64_t insert(const Address& address);
+  [[nodiscard]] std::uint64_t insert(const Address& address) {
+    std::uint32_t index = 0;
+    if (!free_.empty()) {
+      index = free_.back();
+      free_.pop_back();
+      addresses_[index] = address;
+    } else {
+      index = static_cast<std::uint32_t>(addresses_.size());
+      addresses_.push_back(address);
+    }
+    if (!buckets_.empty()) {
+      if (addresses_.size() * 2 > buckets_.size()) {
+        buckets_.clear();  // rebuilt, larger, by the next find()
+      } else {
+        enter(index);
+      }
+    }
+    return index;
+  }
   // False if there is none.
   [[nodiscard]] bool remove(std::uint64_t index);
   // Null when nothing is there.
-  [[nodiscard]] const Address* at(fi_addr_t address) const noexcept;
+  [[nodiscard]] const Address* at(fi_addr_t address) const noexcept {
+    const std::uint64_t index = address & index_mask;
+    if (index >= addresses_.size() || addresses_[index].magic == 0) return nullptr;
+    return &addresses_[index];
+  }
   // The first index of this address, FI_ADDR_NOTAVAIL when it was never inserted. The first call
   // builds a table of 4 to 16 bytes per address.
   [[nodiscard]] fi_addr_t find(const Address& address);

@@ -87,16 +87,6 @@ int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* contex
   return 0;
 }
 
-void Cntr::join(DataPath& endpoint) {
-  if (std::find(endpoints.begin(), endpoints.end(), &endpoint) == endpoints.end()) {
-    endpoints.push_back(&endpoint);
-  }
-}
-
-void Cntr::leave(DataPath& endpoint) noexcept {
-  std::erase(endpoints, &endpoint);
-}
-
 void Cntr::progress() {
   domain.count_call();
   for (DataPath* endpoint : endpoints) endpoint->progress();

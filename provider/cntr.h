@@ -7,6 +7,7 @@
 
 #include <rdma/fi_eq.h>
 
+#include <algorithm>
 #include <cassert>
 #include <vector>
 
@@ -27,8 +28,12 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   std::uint64_t read = 0;    // the value at the last look
   std::vector<DataPath*> endpoints;
 
-  void join(DataPath& endpoint);
-  void leave(DataPath& endpoint) noexcept;
+  void join(DataPath& endpoint) {
+    if (std::find(endpoints.begin(), endpoints.end(), &endpoint) == endpoints.end()) {
+      endpoints.push_back(&endpoint);
+    }
+  }
+  void leave(DataPath& endpoint) noexcept { std::erase(endpoints, &endpoint); }
   [[nodiscard]] bool in_use() const noexcept { return !endpoints.empty(); }
   void progress();
 

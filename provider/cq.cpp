@@ -254,28 +254,6 @@ CompletionQueue& Cq::join(DataPath& endpoint) {
   return sources.back()->queue;
 }
 
-void Cq::leave(DataPath& endpoint) noexcept {
-  for (auto& source : sources) {
-    if (source->endpoint == &endpoint) source->endpoint = nullptr;
-  }
-}
-
-bool Cq::in_use() const noexcept {
-  return std::any_of(sources.begin(), sources.end(),
-                     [](const auto& s) { return s->endpoint != nullptr; });
-}
-
-bool Cq::failed() const noexcept {
-  return std::any_of(sources.begin(), sources.end(),
-                     [](const auto& s) { return s->queue.has_error(); });
-}
-
-std::size_t Cq::unread() const noexcept {
-  std::size_t n = 0;
-  for (const auto& source : sources) n += source->queue.size();
-  return n;
-}
-
 void Cq::progress() {
   domain.count_call();
   for (auto& source : sources) {

@@ -9,6 +9,7 @@
 
 #include <rdma/fi_eq.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstdint>
@@ -44,10 +45,25 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
 
   // The queue for this endpoint's completions, made at its first bind.
   [[nodiscard]] CompletionQueue& join(DataPath& endpoint);
-  void leave(DataPath& endpoint) noexcept;
-  [[nodiscard]] bool in_use() const noexcept;
-  [[nodiscard]] bool failed() const noexcept;  // an error entry is unread
-  [[nodiscard]] std::size_t unread() const noexcept;
+  void leave(DataPath& endpoint) noexcept {
+    for (auto& source : sources) {
+      if (source->endpoint == &endpoint) source->endpoint = nullptr;
+    }
+  }
+  [[nodiscard]] bool in_use() const noexcept {
+    return std::any_of(sources.begin(), sources.end(),
+                       [](const auto& s) { return s->endpoint != nullptr; });
+  }
+  // An error entry is unread.
+  [[nodiscard]] bool failed() const noexcept {
+    return std::any_of(sources.begin(), sources.end(),
+                       [](const auto& s) { return s->queue.has_error(); });
+  }
+  [[nodiscard]] std::size_t unread() const noexcept {
+    std::size_t n = 0;
+    for (const auto& source : sources) n += source->queue.size();
+    return n;
+  }
   // Moves every bound endpoint once.
   void progress();
 

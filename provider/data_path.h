@@ -10,8 +10,10 @@
 #include <rdma/fi_domain.h>
 #include <sys/types.h>
 
+#include <cassert>
 #include <cstdint>
 
+#include "base/log.h"
 #include "core/endpoint.h"
 #include "core/types/completion.h"
 #include "provider/endpoint_options.h"
@@ -38,11 +40,23 @@ class DataPath {
   PeerResolver peers;
 
   // FI_TRANSMIT, FI_RECV or both.
-  void bind_queue(CompletionQueue& queue, std::uint64_t flags) noexcept;
+  void bind_queue(CompletionQueue& queue, std::uint64_t flags) noexcept {
+    assert((flags & (FI_TRANSMIT | FI_RECV)) != 0);
+    if ((flags & FI_TRANSMIT) != 0) tx_queue_ = tx_errors_ = &queue;
+    if ((flags & FI_RECV) != 0) rx_queue_ = rx_errors_ = &queue;
+  }
   // FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_WRITE.
-  void bind_counter(Counter& counter, std::uint64_t flags) noexcept;
+  void bind_counter(Counter& counter, std::uint64_t flags) noexcept {
+    if ((flags & FI_SEND) != 0) send_counter_ = &counter;
+    if ((flags & FI_RECV) != 0) recv_counter_ = &counter;
+    if ((flags & FI_READ) != 0) read_counter_ = &counter;
+    if ((flags & FI_WRITE) != 0) write_counter_ = &counter;
+    if ((flags & FI_REMOTE_WRITE) != 0) remote_write_counter_ = &counter;
+  }
   // From now on, peers' writes with data are reported to what is bound for them.
-  void report_remote_writes();
+  void report_remote_writes() {
+    core_.set_remote_write_report({rx_queue_, rx_errors_, remote_write_counter_, nullptr});
+  }
 
   // The caller has set what `call` does not say: data, tag, remote memory.
   [[nodiscard]] ssize_t start(SendRequest& request, const Call& call) {
@@ -62,12 +76,29 @@ class DataPath {
     request.report = report_of_receive(call);
     return answer(core_.recv(request));
   }
-  [[nodiscard]] ssize_t start(PeekRequest& request, const Call& call);
+  [[nodiscard]] ssize_t start(PeekRequest& request, const Call& call) {
+    if (const int error = peers.find_source(call.peer, request.peer)) return refuse(error);
+    request.claim = (call.flags & FI_CLAIM) != 0;
+    request.discard = (call.flags & FI_DISCARD) != 0;
+    // Its completion is all that a peek is for: selective completion does not apply.
+    request.report = {rx_queue_, rx_errors_, nullptr, call.context};
+    return answer(core_.peek(request));
+  }
   // FI_CLAIM: receives, or with FI_DISCARD drops, what a peek with this context claimed.
-  [[nodiscard]] ssize_t receive_claimed(RecvRequest& request, const Call& call);
+  [[nodiscard]] ssize_t receive_claimed(RecvRequest& request, const Call& call) {
+    request.report = report_of_receive(call);
+    return answer((call.flags & FI_DISCARD) != 0 ? core_.discard_claimed(request.report)
+                                                 : core_.recv_claimed(request));
+  }
 
   // True if anything moved.
-  bool progress();
+  bool progress() {
+    if (closing_) [[unlikely]]
+      return false;
+    const bool moved = core_.progress();
+    if (unread_errors_.has_error()) log_unread_errors();
+    return moved;
+  }
   // One step of the flush: true when it is done (Endpoint::close). From the first one on, only
   // these steps move the endpoint.
   [[nodiscard]] bool close() {
@@ -97,8 +128,19 @@ class DataPath {
       return 0;
     return refuse(-fi_error(status));
   }
-  ssize_t refuse(int error);
-  void log_unread_errors();
+  // Back-pressure ends by progress, and the program may not read a queue before it tries again.
+  ssize_t refuse(int error) {
+    if (error == -FI_EAGAIN) progress();
+    return error;
+  }
+  void log_unread_errors() {
+    while (unread_errors_.has_error()) {
+      TURNOUT_LOG(provider, warn,
+                  "operation failed: endpoint without a completion queue: {}; bind one to receive "
+                  "its errors",
+                  unread_errors_.pop_error().status.text());
+    }
+  }
 
   Endpoint& core_;
   const EpOptions& options_;

@@ -15,13 +15,6 @@
 namespace turnout::provider {
 namespace {
 
-int close_domain(fid* f) {
-  Domain& domain = Domain::of(f);
-  if (domain.references.load() != 0) return -FI_EBUSY;
-  delete &domain;
-  return 0;
-}
-
 int bind_domain(fid* f, fid* other, std::uint64_t flags) {
   if (other->fclass != FI_CLASS_EQ) return -FI_EINVAL;
   if ((flags & FI_REG_MR) != 0) return -FI_EOPNOTSUPP;  // registration is never asynchronous here
@@ -44,7 +37,7 @@ int open_endpoint2(fid_domain* f, fi_info* info, fid_ep** ep, std::uint64_t flag
   return open<Ep>(f, info, ep, context);
 }
 
-fi_ops domain_fid_ops = object_ops(close_domain, bind_domain);
+fi_ops domain_fid_ops = object_ops(close_unreferenced<Domain>, bind_domain);
 
 fi_ops_domain domain_ops = {
     .size = sizeof(fi_ops_domain),

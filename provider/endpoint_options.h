@@ -7,31 +7,75 @@
 #pragma once
 
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "core/endpoint.h"
+#include "provider/info.h"
 
 namespace turnout::provider {
 
 class EpOptions {
  public:
   // The op_flags of fi_info, within kTxOpFlags and kRxOpFlags.
-  EpOptions(std::uint64_t tx_op_flags, std::uint64_t rx_op_flags) noexcept;
+  EpOptions(std::uint64_t tx_op_flags, std::uint64_t rx_op_flags) noexcept
+      : tx_op_flags_(tx_op_flags), rx_op_flags_(rx_op_flags) {
+    assert((tx_op_flags & ~kTxOpFlags) == 0 && (rx_op_flags & ~kRxOpFlags) == 0);
+  }
 
   // fi_getopt and fi_setopt. Errors: -FI_ENOPROTOOPT, -FI_EINVAL, -FI_ETOOSMALL (*length then says
   // how many bytes it takes).
-  int get(int level, int name, void* value, std::size_t* length) const noexcept;
-  int set(int level, int name, const void* value, std::size_t length) noexcept;
+  int get(int level, int name, void* value, std::size_t* length) const noexcept {
+    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+    if (value == nullptr || length == nullptr) return -FI_EINVAL;
+    const bool fits = *length >= sizeof(min_multi_recv_);
+    *length = sizeof(min_multi_recv_);
+    if (!fits) return -FI_ETOOSMALL;
+    std::memcpy(value, &min_multi_recv_, sizeof(min_multi_recv_));
+    return 0;
+  }
+  int set(int level, int name, const void* value, std::size_t length) noexcept {
+    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+    if (value == nullptr || length != sizeof(min_multi_recv_)) return -FI_EINVAL;
+    std::memcpy(&min_multi_recv_, value, sizeof(min_multi_recv_));
+    return 0;
+  }
   // fi_control: FI_SETOPSFLAG, FI_GETOPSFLAG. Errors: -FI_ENOSYS for other commands, -FI_EINVAL,
   // -FI_EBADFLAGS.
-  int control(int command, void* argument) noexcept;
+  int control(int command, void* argument) noexcept {
+    if (command != FI_SETOPSFLAG && command != FI_GETOPSFLAG) return -FI_ENOSYS;
+    if (argument == nullptr) return -FI_EINVAL;
+    std::uint64_t& flags = *static_cast<std::uint64_t*>(argument);
+    const std::uint64_t direction = flags & (FI_TRANSMIT | FI_RECV);
+    if (direction != FI_TRANSMIT && direction != FI_RECV)
+      return -FI_EINVAL;  // exactly one of the two
+    const bool transmits = direction == FI_TRANSMIT;
+    std::uint64_t& own = transmits ? tx_op_flags_ : rx_op_flags_;
+    if (command == FI_GETOPSFLAG) {
+      flags = own;
+      return 0;
+    }
+    const std::uint64_t wanted = flags & ~direction;
+    if ((wanted & ~(transmits ? kTxOpFlags : kRxOpFlags)) != 0) return -FI_EBADFLAGS;
+    own = wanted;
+    return 0;
+  }
 
   // A completion queue was bound for FI_TRANSMIT, FI_RECV or both, selectively or not.
-  void bind_queue(std::uint64_t flags) noexcept;
+  void bind_queue(std::uint64_t flags) noexcept {
+    assert((flags & (FI_TRANSMIT | FI_RECV)) != 0);
+    const std::uint64_t added = (flags & FI_SELECTIVE_COMPLETION) != 0 ? 0 : FI_COMPLETION;
+    if ((flags & FI_TRANSMIT) != 0) tx_msg_flags_ = added;
+    if ((flags & FI_RECV) != 0) rx_msg_flags_ = added;
+  }
   // A counter was bound for these operations.
-  void bind_counter(std::uint64_t flags) noexcept;
+  void bind_counter(std::uint64_t flags) noexcept {
+    if ((flags & (FI_SEND | FI_WRITE)) != 0) counted_levels_ = kCompletionLevels;
+  }
 
   // What calls without flags use, what is added to the flags of calls that have them, and what
   // calls that inject use.

@@ -7,6 +7,8 @@
 
 #include <rdma/fi_errno.h>
 
+#include <cstring>
+#include <iterator>
 #include <new>
 #include <string_view>
 
@@ -14,12 +16,34 @@
 
 namespace turnout::provider {
 
+// Codes are small and lie above every errno, so that one number tells which of the two it is.
+inline constexpr int kCodeBase = 1 << 16;
+
 // The positive FI_E* of a failure; 0 for Code::ok.
-[[nodiscard]] int fi_error(const Status& status) noexcept;
+[[nodiscard]] inline int fi_error(const Status& status) noexcept {
+  if (status.code() == Code::system && status.sys_errno() > 0) return status.sys_errno();
+  constexpr int kErrors[] = {// by Code
+                             FI_SUCCESS,    FI_EAGAIN,     FI_ENOMSG, FI_ECANCELED, FI_ETRUNC,
+                             FI_ECONNRESET, FI_ENOMEM,     FI_ENODEV, FI_EINVAL,    FI_EOPNOTSUPP,
+                             FI_EACCES,     FI_EOPNOTSUPP, FI_EIO,    FI_EOTHER};
+  static_assert(std::size(kErrors) == static_cast<std::size_t>(Code::internal) + 1);
+  return kErrors[static_cast<std::size_t>(status.code())];
+}
+
 // What prov_errno tells: the errno of the call that failed, else the Code.
-[[nodiscard]] int provider_errno(const Status& status) noexcept;
+[[nodiscard]] inline int provider_errno(const Status& status) noexcept {
+  if (status.sys_errno() > 0) return status.sys_errno();
+  return kCodeBase + static_cast<int>(status.code());
+}
+
 // Words for a prov_errno whose Status is no longer at hand.
-[[nodiscard]] std::string_view provider_error_text(int prov_errno) noexcept;
+[[nodiscard]] inline std::string_view provider_error_text(int prov_errno) noexcept {
+  if (prov_errno >= kCodeBase && prov_errno <= kCodeBase + static_cast<int>(Code::internal)) {
+    return code_name(static_cast<Code>(prov_errno - kCodeBase));
+  }
+  const char* text = prov_errno > 0 ? strerrordesc_np(prov_errno) : nullptr;
+  return text != nullptr ? text : "unknown error";
+}
 
 // The answer of fi_cq_strerror and its like: the text in the buffer, itself where there is none.
 // Precondition: the text is terminated.

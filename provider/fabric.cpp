@@ -16,13 +16,6 @@
 namespace turnout::provider {
 namespace {
 
-int close_fabric(fid* f) {
-  Fabric& fabric = Fabric::of(f);
-  if (fabric.references.load() != 0) return -FI_EBUSY;
-  delete &fabric;
-  return 0;
-}
-
 int open_domain(fid_fabric* f, fi_info* info, fid_domain** domain, void* context) {
   return contain([&] { return Domain::open(Fabric::of(f), info, domain, context); });
 }
@@ -37,7 +30,7 @@ int open_event_queue(fid_fabric* f, fi_eq_attr* attr, fid_eq** eq, void* context
   return contain([&] { return EventQueue::open(Fabric::of(f), attr, eq, context); });
 }
 
-fi_ops fabric_fid_ops = object_ops(close_fabric);
+fi_ops fabric_fid_ops = object_ops(close_unreferenced<Fabric>);
 
 fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),

@@ -22,4 +22,13 @@ struct Fabric final : Object<Fabric, fid_fabric> {
   static int open(fi_fabric_attr* attr, fid_fabric** fabric, void* context);
 };
 
+// fi_close of a fabric or a domain.
+template <class T>
+int close_unreferenced(::fid* f) {
+  T& object = T::of(f);
+  if (object.references.load() != 0) return -FI_EBUSY;
+  delete &object;
+  return 0;
+}
+
 }  // namespace turnout::provider

@@ -74,9 +74,7 @@ int registration_mode(const Wanted& w, std::uint64_t caps) noexcept {
   if (!target) return w.api < kApi15 ? FI_MR_UNSPEC : 0;
   if (!w.has_domain) return w.api < kApi15 ? FI_MR_BASIC : kMrMode;
   const int offered = w.domain.mr_mode;
-  if (w.api < kApi15) {
-    return offered == FI_MR_UNSPEC || offered == FI_MR_BASIC ? FI_MR_BASIC : -1;
-  }
+  if (w.api < kApi15) return offered == FI_MR_UNSPEC || offered == FI_MR_BASIC ? FI_MR_BASIC : -1;
   if ((offered & kMrMode) == kMrMode) return kMrMode;
   return (offered & FI_MR_BASIC) != 0 ? FI_MR_BASIC : -1;
 }

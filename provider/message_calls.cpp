@@ -47,8 +47,7 @@ struct MessageCalls {
 
   static ssize_t recv(fid_ep* f, void* buffer, std::size_t length, void*, fi_addr_t from,
                       Tag... tag, Tag... ignore, void* context) {
-    const iovec one = part(buffer, length);
-    return start_recv(f, {&one, 1}, {from, recv_flags(f), context}, tag..., ignore...);
+    return start_recv(f, part(buffer, length), {from, recv_flags(f), context}, tag..., ignore...);
   }
 
   static ssize_t recvv(fid_ep* f, const iovec* iov, void**, std::size_t count, fi_addr_t from,
@@ -98,8 +97,8 @@ struct MessageCalls {
 
   static ssize_t send(fid_ep* f, const void* buffer, std::size_t length, void*, fi_addr_t to,
                       Tag... tag, void* context) {
-    const iovec one = part(buffer, length);
-    return start_send(f, {&one, 1}, {to, Ep::of(f).options.tx_flags(), context}, 0, tag...);
+    return start_send(f, part(buffer, length), {to, Ep::of(f).options.tx_flags(), context}, 0,
+                      tag...);
   }
 
   static ssize_t sendv(fid_ep* f, const iovec* iov, void**, std::size_t count, fi_addr_t to,
@@ -121,23 +120,21 @@ struct MessageCalls {
   static ssize_t inject(fid_ep* f, const void* buffer, std::size_t length, fi_addr_t to,
                         Tag... tag) {
     if (length > kInjectLimit) return -FI_EINVAL;
-    const iovec one = part(buffer, length);
-    return start_send(f, {&one, 1}, {to, Ep::of(f).options.tx_inject_flags()}, 0, tag...);
+    return start_send(f, part(buffer, length), {to, Ep::of(f).options.tx_inject_flags()}, 0,
+                      tag...);
   }
 
   static ssize_t senddata(fid_ep* f, const void* buffer, std::size_t length, void*,
                           std::uint64_t data, fi_addr_t to, Tag... tag, void* context) {
-    const iovec one = part(buffer, length);
     const std::uint64_t flags = Ep::of(f).options.tx_flags() | FI_REMOTE_CQ_DATA;
-    return start_send(f, {&one, 1}, {to, flags, context}, data, tag...);
+    return start_send(f, part(buffer, length), {to, flags, context}, data, tag...);
   }
 
   static ssize_t injectdata(fid_ep* f, const void* buffer, std::size_t length, std::uint64_t data,
                             fi_addr_t to, Tag... tag) {
     if (length > kInjectLimit) return -FI_EINVAL;
-    const iovec one = part(buffer, length);
     const std::uint64_t flags = Ep::of(f).options.tx_inject_flags() | FI_REMOTE_CQ_DATA;
-    return start_send(f, {&one, 1}, {to, flags}, data, tag...);
+    return start_send(f, part(buffer, length), {to, flags}, data, tag...);
   }
 
   static Ops& ops(bool enabled) noexcept {

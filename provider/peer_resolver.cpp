@@ -47,11 +47,4 @@ fi_addr_t PeerResolver::name_of(PeerId peer) {
   return names_[peer] = name;
 }
 
-void PeerResolver::forget(std::uint64_t index) noexcept {
-  if (index < peers_.size()) peers_[index] = kAnyPeer;
-  for (fi_addr_t& name : names_) {
-    if (name == index) name = FI_ADDR_NOTAVAIL;
-  }
-}
-
 }  // namespace turnout::provider

@@ -54,7 +54,12 @@ class PeerResolver {
 
   // Called by the vector: it has `count` addresses now; the address `index` was removed.
   void expect(std::size_t count) { core_.expect_peers(count); }
-  void forget(std::uint64_t index) noexcept;
+  void forget(std::uint64_t index) noexcept {
+    if (index < peers_.size()) peers_[index] = kAnyPeer;
+    for (fi_addr_t& name : names_) {
+      if (name == index) name = FI_ADDR_NOTAVAIL;
+    }
+  }
 
  private:
   int look_up(fi_addr_t address, PeerId& peer);

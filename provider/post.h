@@ -5,6 +5,7 @@
 
 #include <sys/uio.h>
 
+#include <array>
 #include <cassert>
 
 #include "provider/endpoint.h"
@@ -12,8 +13,9 @@
 
 namespace turnout::provider {
 
-[[nodiscard]] inline iovec part(const void* buffer, std::size_t length) noexcept {
-  return {const_cast<void*>(buffer), length};
+// A buffer in one part.
+[[nodiscard]] inline std::array<iovec, 1> part(const void* buffer, std::size_t length) noexcept {
+  return {{{const_cast<void*>(buffer), length}}};
 }
 
 // Errors: -FI_E*, as DataPath::start.

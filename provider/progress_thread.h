@@ -2,14 +2,10 @@
 // ProgressThread: makes progress while the program computes without calling the library, so that
 // its large transfers continue (setting progress_thread; docs/decisions/016-progress-thread.md).
 //
-// It wakes up every `silence`. If the program made progress since then, or is in a call, it does
-// nothing. Otherwise it takes the domain's lock and drives the enabled endpoints as long as they
-// make progress and no call of the program waits. After a long time without progress it wakes up
-// less often, so that long computations lose little time. Completions wait in their queues as
-// usual.
-//
-// It avoids the CPU of the program's latest call if another one is allowed: the scheduler leaves a
-// thread that runs briefly on its CPU, where it would take the program's time.
+// It wakes up every `silence` and does nothing if the program made progress since then, or is in a
+// call. Otherwise it drives the enabled endpoints as long as they make progress and no call of the
+// program waits. After a long time without progress it wakes up less often. It avoids the CPU of
+// the program's latest call if another one is allowed. Completions wait in their queues as usual.
 //
 // Owned by its domain, which then has a lock under FI_THREAD_DOMAIN, too. Runs from start() until
 // it is destroyed or the process exits; a child of fork() has none and finds the domain's lock

@@ -48,8 +48,8 @@ std::uint64_t own_flags(fid_ep* f) noexcept {
 template <bool kWrite>
 ssize_t one(fid_ep* f, Buffer<kWrite> buffer, std::size_t length, void*, fi_addr_t with,
             std::uint64_t address, std::uint64_t key, void* context) {
-  const iovec local = part(buffer, length);
-  return start<kWrite>(f, {&local, 1}, {address, key}, {with, own_flags<kWrite>(f), context});
+  return start<kWrite>(f, part(buffer, length), {address, key},
+                       {with, own_flags<kWrite>(f), context});
 }
 
 template <bool kWrite>
@@ -75,23 +75,21 @@ ssize_t message(fid_ep* f, const fi_msg_rma* msg, std::uint64_t flags) {
 ssize_t inject(fid_ep* f, const void* buffer, std::size_t length, fi_addr_t to,
                std::uint64_t address, std::uint64_t key) {
   if (length > kInjectLimit) return -FI_EINVAL;
-  const iovec local = part(buffer, length);
-  return start<true>(f, {&local, 1}, {address, key}, {to, Ep::of(f).options.tx_inject_flags()});
+  return start<true>(f, part(buffer, length), {address, key},
+                     {to, Ep::of(f).options.tx_inject_flags()});
 }
 
 ssize_t writedata(fid_ep* f, const void* buffer, std::size_t length, void*, std::uint64_t data,
                   fi_addr_t to, std::uint64_t address, std::uint64_t key, void* context) {
-  const iovec local = part(buffer, length);
   const std::uint64_t flags = own_flags<true>(f) | FI_REMOTE_CQ_DATA;
-  return start<true>(f, {&local, 1}, {address, key}, {to, flags, context}, data);
+  return start<true>(f, part(buffer, length), {address, key}, {to, flags, context}, data);
 }
 
 ssize_t injectdata(fid_ep* f, const void* buffer, std::size_t length, std::uint64_t data,
                    fi_addr_t to, std::uint64_t address, std::uint64_t key) {
   if (length > kInjectLimit) return -FI_EINVAL;
-  const iovec local = part(buffer, length);
   const std::uint64_t flags = Ep::of(f).options.tx_inject_flags() | FI_REMOTE_CQ_DATA;
-  return start<true>(f, {&local, 1}, {address, key}, {to, flags}, data);
+  return start<true>(f, part(buffer, length), {address, key}, {to, flags}, data);
 }
 
 fi_ops_rma live_ops = {

@@ -62,8 +62,20 @@ class ConnectionEviction {
   [[nodiscard]] PeerEviction* first_waiting() const noexcept { return waiting_.first(); }
   // Queues the peer. At most as many are queued as there are slots: a later one would evict a
   // connection that was made for an earlier one and has hardly been used. False: not queued.
-  [[nodiscard]] bool wait(PeerEviction& peer, Nanoseconds now);
-  void stop_waiting(PeerEviction& peer) noexcept;
+  [[nodiscard]] bool wait(PeerEviction& peer, Nanoseconds now) {
+    if (waiting_.size() >= slots_) return false;
+    peer.waits_for_slot = true;
+    peer.slot_requested_at = now;
+    waiting_.push_back(&peer);
+    ++report_.waited;
+    next_service_ = std::min(next_service_, now + setup_time_ / kLooks);
+    return true;
+  }
+  void stop_waiting(PeerEviction& peer) noexcept {
+    waiting_.remove(&peer);
+    peer.waits_for_slot = false;
+    peer.parked_qp_id = 0;
+  }
   // It has been queued for too long.
   [[nodiscard]] bool is_late(const PeerEviction& peer, Nanoseconds now) const noexcept {
     return now - peer.slot_requested_at >= slot_timeout();
@@ -71,11 +83,20 @@ class ConnectionEviction {
   void count_late() noexcept { ++report_.gave_up; }
   // When the queue is to be served; INT64_MAX: it is empty.
   [[nodiscard]] Nanoseconds next_service() const noexcept { return next_service_; }
-  void served(Nanoseconds now) noexcept;
+  void served(Nanoseconds now) noexcept {
+    next_service_ = waiting_.empty() ? INT64_MAX : now + setup_time_ / kLooks;
+  }
   void no_service() noexcept { next_service_ = INT64_MAX; }
 
   // Slots that will be free without another eviction; `resetting` queue pairs become free anyway.
-  [[nodiscard]] std::size_t slots_coming(std::size_t resetting, Nanoseconds now) const noexcept;
+  [[nodiscard]] std::size_t slots_coming(std::size_t resetting, Nanoseconds now) const noexcept {
+    std::size_t coming = resetting;
+    for (const ConnectionUse* const use : victims_.connected()) {
+      const auto& peer = static_cast<const PeerEviction&>(*use);
+      if (peer.disconnecting && now - peer.disconnecting_since < slot_timeout()) ++coming;
+    }
+    return coming;
+  }
   // Whether there will be a slot for a request of the peer's: as many connections can be evicted,
   // or are being evicted, as peers are queued. `can_go`: whether a connection's state allows it.
   template <class CanGo>
@@ -98,17 +119,41 @@ class ConnectionEviction {
     }));
   }
 
-  void made(PeerEviction& peer, Nanoseconds now);
-  void begin_disconnect(PeerEviction& peer, bool chosen, Nanoseconds now) noexcept;
+  void made(PeerEviction& peer, Nanoseconds now) {
+    ++report_.made;
+    if (!active()) return;
+    peer.connected_at = now;
+    victims_.add(peer, peer.cost > 0 ? peer.cost : static_cast<double>(setup_time_));
+  }
+  void begin_disconnect(PeerEviction& peer, bool chosen, Nanoseconds now) noexcept {
+    victims_.tear_down(peer, chosen);
+    ++(chosen ? report_.tear_downs : report_.tear_downs_by_peers);
+    peer.disconnecting = true;
+    peer.chosen = chosen;
+    peer.disconnecting_since = now;
+  }
   // The connection was closed. Returns when it was chosen for eviction; 0: it was not.
-  [[nodiscard]] Nanoseconds gone(PeerEviction& peer) noexcept;
+  [[nodiscard]] Nanoseconds gone(PeerEviction& peer) noexcept {
+    const Nanoseconds chosen_at = peer.chosen ? peer.disconnecting_since : 0;
+    peer.disconnecting = peer.chosen = false;
+    victims_.remove(peer);
+    return chosen_at;
+  }
   // Its slot is free.
-  void freed(Nanoseconds chosen_at, Nanoseconds now) noexcept;
+  void freed(Nanoseconds chosen_at, Nanoseconds now) noexcept {
+    const auto took = static_cast<std::uint64_t>(now - chosen_at);
+    ++report_.freed;
+    report_.time += took;
+    report_.time_most = std::max(report_.time_most, took);
+  }
 
   [[nodiscard]] ConnectionsReport& report() noexcept { return report_; }
   [[nodiscard]] const ConnectionsReport& report() const noexcept { return report_; }
 
  private:
+  // How often the queue is served within a set-up time while a peer is queued.
+  static constexpr Nanoseconds kLooks = 4;
+
   Victims victims_;
   std::uint64_t slots_ = 0;
   Nanoseconds setup_time_ = 0;  // of a connection, from the costs file

@@ -8,12 +8,18 @@
 // configure().
 #pragma once
 
+#include <algorithm>
+#include <cassert>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "core/selection/device_costs.h"
+#include "core/selection/turnout_policy.h"
+#include "core/transport/wire.h"
 #include "core/types/completion.h"
 
 namespace turnout {
@@ -44,7 +50,17 @@ class PackedFeedback {
             .full = (bits_ >> 20 & 1) != 0};
   }
   // As the selection counts: shares of 1.
-  [[nodiscard]] selection::SenderFeedback of_sender() const noexcept;
+  [[nodiscard]] selection::SenderFeedback of_sender() const noexcept {
+    const Feedback feedback = unpacked();
+    const auto share = [](std::uint16_t thousandths) {
+      return static_cast<float>(thousandths) / static_cast<float>(wire::kWhole);
+    };
+    return {.busy = share(feedback.busy),
+            .switched = share(feedback.switched),
+            .active_rc = feedback.active_rc,
+            .here = feedback.here,
+            .full = feedback.full};
+  }
 
  private:
   std::uint64_t bits_ = 0;
@@ -59,7 +75,10 @@ struct SentCount {
 class FeedbackCounter {
  public:
   // `initiators`: DCIs for data. `switches`: false over UD, where queue pairs have no target.
-  void configure(std::size_t initiators, bool switches);
+  void configure(std::size_t initiators, bool switches) {
+    targets_.assign(initiators, kAnyPeer);
+    switches_ = switches;
+  }
 
   // A message to `peer` was posted. One over RC counts as if it had gone over the peer's initiator,
   // so that the feedback says what going back would cost.
@@ -74,17 +93,42 @@ class FeedbackCounter {
   }
 
   // An interval of so many ns ends, in which so many messages were received.
-  void end_interval(const selection::DeviceCosts& costs, std::uint64_t received, double interval);
+  void end_interval(const selection::DeviceCosts& costs, std::uint64_t received, double interval) {
+    busy_ = selection::busy_share(costs, std::exchange(sent_, 0), std::exchange(switched_, 0),
+                                  received, interval);
+  }
   // The share of that interval spent on messages, 0 to 1; as Feedback has it.
   [[nodiscard]] double busy() const noexcept { return busy_; }
-  [[nodiscard]] std::uint16_t busy_thousandths() const noexcept;
+  [[nodiscard]] std::uint16_t busy_thousandths() const noexcept { return thousandths(busy_); }
   // The part of a peer's messages that switched a DCI, in thousandths; its counts begin anew.
-  [[nodiscard]] static std::uint16_t take_switched(SentCount& to) noexcept;
+  [[nodiscard]] static std::uint16_t take_switched(SentCount& to) noexcept {
+    const std::uint32_t sent = std::exchange(to.sent, 0), switched = std::exchange(to.switched, 0);
+    return sent == 0 ? std::uint16_t{0} : thousandths(static_cast<double>(switched) / sent);
+  }
   // Whether a value changed enough to be worth a message: by a fifth, and by more than the noise of
   // small shares.
-  [[nodiscard]] static bool changes(const Feedback& reported, const Feedback& now) noexcept;
+  [[nodiscard]] static bool changes(const Feedback& reported, const Feedback& now) noexcept {
+    return changed(reported.busy, now.busy) || changed(reported.switched, now.switched) ||
+           changed(reported.active_rc, now.active_rc) ||
+           changed(std::uint32_t{reported.here}, std::uint32_t{now.here}) ||
+           reported.full != now.full;
+  }
 
  private:
+  static constexpr int kNoise = 20;  // thousandths
+
+  static bool changed(std::uint16_t from, std::uint16_t to) noexcept {
+    const int difference = std::abs(int{to} - int{from});
+    return difference > kNoise && 5 * difference > std::max(int{from}, int{to});
+  }
+  static bool changed(std::uint32_t from, std::uint32_t to) noexcept {
+    return 5 * (from > to ? from - to : to - from) > std::max(from, to);
+  }
+
+  static std::uint16_t thousandths(double share) noexcept {
+    return static_cast<std::uint16_t>(std::lround(std::clamp(share, 0.0, 1.0) * wire::kWhole));
+  }
+
   std::vector<PeerId> targets_;  // of each initiator's latest message
   bool switches_ = true;
   std::uint64_t sent_ = 0, switched_ = 0;  // in the interval

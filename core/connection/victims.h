@@ -18,16 +18,23 @@
 // No clock, no device. Owned by the endpoint; the records are part of its peers. One thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/index_of.h"
+#include "base/settings.h"
+
 namespace turnout {
 
 enum class VictimOrder : std::uint8_t { none, lru, lru_m, cost };
 // Of the setting `eviction`: in the order of kEvictionNames.
-[[nodiscard]] std::optional<VictimOrder> victim_order_named(std::string_view name) noexcept;
+[[nodiscard]] inline std::optional<VictimOrder> victim_order_named(std::string_view name) noexcept {
+  const std::optional<std::size_t> i = index_of(kEvictionNames, name);
+  return i ? std::optional(static_cast<VictimOrder>(*i)) : std::nullopt;
+}
 
 // What is known of one peer's use, with a connection or without.
 struct ConnectionUse {
@@ -65,8 +72,22 @@ class Victims {
   }
 
   // Its connection is there, `cost` ns to make it again. `use` stays where it is until remove().
-  void add(ConnectionUse& use, double cost);
-  void remove(ConnectionUse& use) noexcept;
+  void add(ConnectionUse& use, double cost) {
+    if (use.connected()) remove(use);
+    connected_.push_back(&use);
+    use.place = static_cast<std::uint32_t>(connected_.size() - 1);
+    use.cost = cost;
+    use.carried = false;
+    use.last = uses_;
+    use.inflation = inflation_;
+  }
+  void remove(ConnectionUse& use) noexcept {
+    if (!use.connected()) return;
+    connected_[use.place] = connected_.back();
+    connected_[use.place]->place = use.place;
+    connected_.pop_back();
+    use.place = UINT32_MAX;
+  }
   [[nodiscard]] const std::vector<ConnectionUse*>& connected() const noexcept { return connected_; }
 
   // First in the order of those with a connection that `may` go; null: none may.
@@ -79,13 +100,35 @@ class Victims {
     return first;
   }
   // Its connection is being torn down, by our choice or the peer's.
-  void tear_down(ConnectionUse& use, bool chosen) noexcept;
+  void tear_down(ConnectionUse& use, bool chosen) noexcept {
+    ++use.torn_down;
+    if (chosen) inflation_ = std::max(inflation_, value(use));
+  }
 
  private:
-  [[nodiscard]] std::uint32_t aged(const ConnectionUse& use) const noexcept;
-  void age(ConnectionUse& use) const noexcept;
-  [[nodiscard]] double value(const ConnectionUse& use) const noexcept;
-  [[nodiscard]] bool goes_before(const ConnectionUse& a, const ConnectionUse& b) const noexcept;
+  // A count halved this often is 0.
+  static constexpr std::uint32_t kBits = 32;
+
+  [[nodiscard]] std::uint32_t aged(const ConnectionUse& use) const noexcept {
+    const std::uint32_t missed = halvings_ - use.halvings;
+    return missed < kBits ? use.count >> missed : 0;
+  }
+  void age(ConnectionUse& use) const noexcept {
+    use.count = aged(use);
+    use.halvings = halvings_;
+  }
+  [[nodiscard]] double value(const ConnectionUse& use) const noexcept {
+    return use.inflation + static_cast<double>(aged(use)) * use.cost;
+  }
+  [[nodiscard]] bool goes_before(const ConnectionUse& a, const ConnectionUse& b) const noexcept {
+    if (order_ == VictimOrder::lru_m && a.torn_down != b.torn_down)
+      return a.torn_down < b.torn_down;
+    if (order_ == VictimOrder::cost) {
+      const double of_a = value(a), of_b = value(b);
+      if (of_a < of_b || of_b < of_a) return of_a < of_b;
+    }
+    return a.last != b.last ? a.last < b.last : a.peer < b.peer;
+  }
 
   VictimOrder order_;
   std::uint64_t sample_;

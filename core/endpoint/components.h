@@ -20,9 +20,8 @@ struct Components : EndpointState {
       : EndpointState(settings, clock, options, parts),
         call_time(context.simulation.processor != nullptr),
         channels{*this, messaging, operations,
-                 options.background      ? std::move(options.background)
-                 : settings.setup_thread ? make_background_thread()
-                                         : make_foreground()} {
+                 options.background ? std::move(options.background)
+                                    : make_background(settings.setup_thread)} {
     resources.shutting_down.reserve(kPollBatch);
   }
 

@@ -15,8 +15,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clo
     return status;
   }
   if (!settings.trace.empty()) [[unlikely]] {
-    return std::unique_ptr<Endpoint>(std::make_unique<RecordingEndpoint>(
-        std::move(endpoint), settings.trace, clock, in_virtual_time));
+    return make_recording_endpoint(std::move(endpoint), settings.trace, clock, in_virtual_time);
   }
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }

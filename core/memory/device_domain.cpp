@@ -29,21 +29,6 @@ Result<MemoryKey> DeviceDomain::register_memory(void* address, std::size_t lengt
   return key;
 }
 
-void DeviceDomain::deregister_memory(const MemoryKey& key) {
-  const auto found = regions_.find(key.remote);
-  if (found != regions_.end() && found->second.handle == key.handle) regions_.erase(found);
-}
-
-bool DeviceDomain::allows(std::uint64_t key, std::uint64_t address, std::size_t length,
-                          unsigned access) const noexcept {
-  const auto found = regions_.find(key);
-  if (found == regions_.end() || (found->second.access & access) != access) return false;
-  const ibv_mr& region = *found->second.region;
-  const auto begin = reinterpret_cast<std::uint64_t>(region.addr);
-  return address >= begin && address - begin <= region.length &&
-         length <= region.length - (address - begin);
-}
-
 bool DeviceDomain::take_limit_event(const ibv_srq* queue) {
   for (ibv_async_event event; device_->take_event(&event);) {
     if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {

@@ -21,10 +21,20 @@ class DeviceDomain final : public MemoryDomain {
 
   [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
                                                   unsigned access) override;
-  void deregister_memory(const MemoryKey& key) override;
+  void deregister_memory(const MemoryKey& key) override {
+    const auto found = regions_.find(key.remote);
+    if (found != regions_.end() && found->second.handle == key.handle) regions_.erase(found);
+  }
   // Whether peers may touch these bytes with this key in these ways (Access).
   [[nodiscard]] bool allows(std::uint64_t key, std::uint64_t address, std::size_t length,
-                            unsigned access) const noexcept;
+                            unsigned access) const noexcept {
+    const auto found = regions_.find(key);
+    if (found == regions_.end() || (found->second.access & access) != access) return false;
+    const ibv_mr& region = *found->second.region;
+    const auto begin = reinterpret_cast<std::uint64_t>(region.addr);
+    return address >= begin && address - begin <= region.length &&
+           length <= region.length - (address - begin);
+  }
 
   [[nodiscard]] verbs::Device& device() const noexcept { return *device_; }
   // Has this shared receive queue fewer receives than its limit, as an event said that has come

@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
+#include <list>
 #include <utility>
+
+#include "core/recording/recording_file.h"
 
 namespace turnout {
 
@@ -20,276 +24,315 @@ std::uint64_t length_of(std::span<const iovec> pieces) {
   return length;
 }
 
-}  // namespace
-
-class RecordingEndpoint::Visit {
+class RecordingEndpoint final : public Endpoint {
  public:
-  explicit Visit(RecordingEndpoint& endpoint) : endpoint_(endpoint) {
-    const auto thread = static_cast<std::uint64_t>(pthread_self());
-    const Nanoseconds gap =
-        endpoint.left_ < 0 || thread != endpoint.thread_ ? 0 : endpoint.time() - endpoint.left_;
-    if (gap >= kLeastCompute) endpoint.computed_ += gap;
-    endpoint.thread_ = thread;
+  RecordingEndpoint(std::unique_ptr<Endpoint> endpoint, const std::string& setting, Clock& clock,
+                    bool in_virtual_time)
+      : endpoint_(std::move(endpoint)),
+        file_(setting, endpoint_->address()),
+        clock_(clock),
+        born_(clock.now()),
+        virtual_(in_virtual_time) {}
+
+  ~RecordingEndpoint() override {
+    hand_on();
+    endpoint_.reset();
+    file_.close();
   }
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
-  ~Visit() { endpoint_.left_ = endpoint_.time(); }
-  // An event follows: what was computed before it comes first.
-  void event() { endpoint_.write_computed(); }
 
- private:
-  RecordingEndpoint& endpoint_;
-};
-
-RecordingEndpoint::RecordingEndpoint(std::unique_ptr<Endpoint> endpoint, const std::string& setting,
-                                     Clock& clock, bool in_virtual_time)
-    : endpoint_(std::move(endpoint)),
-      file_(setting, endpoint_->address()),
-      clock_(clock),
-      born_(clock.now()),
-      virtual_(in_virtual_time) {}
-
-RecordingEndpoint::~RecordingEndpoint() {
-  hand_on();
-  endpoint_.reset();
-  file_.close();
-}
-
-Nanoseconds RecordingEndpoint::time() const noexcept {
-  if (virtual_) return clock_.now();
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-void RecordingEndpoint::write_computed() {
-  if (computed_ > 0) file_.compute(age(), std::exchange(computed_, 0));
-}
-
-std::uint32_t RecordingEndpoint::next_request() noexcept {
-  constexpr std::uint32_t kMost = 0xfffffffe;  // of a trace
-  last_request_ = last_request_ == kMost ? 0 : last_request_ + 1;
-  return last_request_;
-}
-
-RecordingEndpoint::Operation& RecordingEndpoint::begin(std::list<Operation>* operations,
-                                                       const Report& report) {
-  Operation& operation = operations->emplace_back();
-  operation.report = report;
-  operation.self = std::prev(operations->end());
-  return operation;
-}
-
-Report RecordingEndpoint::own_report(Operation& operation) noexcept {
-  return {&ended_, &ended_, nullptr, &operation};
-}
-
-// Hands a send or a one-sided operation on, to be told of its end; `write` puts it into the file.
-template <class Request>
-Status RecordingEndpoint::start(const Request& request, Status (Endpoint::*call)(const Request&),
-                                const std::function<void(Nanoseconds, std::uint32_t)>& write) {
-  Visit visit(*this);
-  Operation& operation = begin(&operations_, request.report);
-  Request own = request;
-  // A success that nobody is told of has no entry; it has ended by now.
-  const bool silent = request.inject && request.report.queue == nullptr;
-  if (!silent) own.report = own_report(operation);
-  if (Status status = (*endpoint_.*call)(own); !status.ok()) {
-    operations_.erase(operation.self);
+  const Address& address() const noexcept override { return endpoint_->address(); }
+  Result<PeerId> peer(const Address& address) override { return endpoint_->peer(address); }
+  Address peer_address(PeerId peer) const noexcept override {
+    return endpoint_->peer_address(peer);
+  }
+  void expect_peers(std::size_t count) override { endpoint_->expect_peers(count); }
+  Status send(const SendRequest& request) override {
+    return start(request, &Endpoint::send, [&](Nanoseconds at, std::uint32_t number) {
+      file_.send(at, number, request.peer, length_of(request.data),
+                 request.tagged ? request.tag : 0, request.tagged);
+    });
+  }
+  Status recv(const RecvRequest& request) override {
+    Visit visit(*this);
+    Operation& operation = begin(&operations_, request.report);
+    operation.receives = true;
+    operation.multi = request.multi;
+    operation.tagged = request.tagged;
+    RecvRequest own = request;
+    own.report = own_report(operation);
+    if (Status status = endpoint_->recv(own); !status.ok()) {
+      operations_.erase(operation.self);
+      return status;
+    }
+    // A buffer for many messages is told with each of them.
+    if (!request.multi) {
+      operation.request = next_request();
+      visit.event();
+      if (request.peer != kAnyPeer) {
+        file_.on_wireup_request(request.peer, endpoint_->peer_address(request.peer));
+      }
+      file_.receive(age(), operation.request, request.peer, length_of(request.buffer),
+                    request.tagged ? request.tag : 0, request.tagged && request.ignore != 0,
+                    request.tagged);
+    }
+    hand_on();
+    return {};
+  }
+  Status peek(const PeekRequest& request) override {
+    const Visit visit(*this);
+    Status status = endpoint_->peek(request);
+    hand_on();
     return status;
   }
-  operation.request = next_request();
-  visit.event();
-  file_.on_wireup_request(request.peer, endpoint_->peer_address(request.peer));
-  const Nanoseconds at = age();
-  write(at, operation.request);
-  if (silent) {
-    file_.ended(at, operation.request);
-    operations_.erase(operation.self);
-  }
-  hand_on();
-  return {};
-}
-
-Status RecordingEndpoint::send(const SendRequest& request) {
-  return start(request, &Endpoint::send, [&](Nanoseconds at, std::uint32_t number) {
-    file_.send(at, number, request.peer, length_of(request.data), request.tagged ? request.tag : 0,
-               request.tagged);
-  });
-}
-
-Status RecordingEndpoint::recv(const RecvRequest& request) {
-  Visit visit(*this);
-  Operation& operation = begin(&operations_, request.report);
-  operation.receives = true;
-  operation.multi = request.multi;
-  operation.tagged = request.tagged;
-  RecvRequest own = request;
-  own.report = own_report(operation);
-  if (Status status = endpoint_->recv(own); !status.ok()) {
-    operations_.erase(operation.self);
-    return status;
-  }
-  // A buffer for many messages is told with each of them.
-  if (!request.multi) {
+  Status recv_claimed(const RecvRequest& request) override {
+    Visit visit(*this);
+    RecvRequest own = request;
+    own.report.queue = own.report.errors = &claimed_ended_;
+    own.report.counter = nullptr;
+    Operation& operation = begin(&claimed_, request.report);
+    operation.receives = true;
+    operation.tagged = request.tagged;
+    if (Status status = endpoint_->recv_claimed(own); !status.ok()) {
+      claimed_.erase(operation.self);
+      return status;
+    }
     operation.request = next_request();
     visit.event();
-    if (request.peer != kAnyPeer) {
-      file_.on_wireup_request(request.peer, endpoint_->peer_address(request.peer));
-    }
-    file_.receive(age(), operation.request, request.peer, length_of(request.buffer),
-                  request.tagged ? request.tag : 0, request.tagged && request.ignore != 0,
+    file_.receive(age(), operation.request, kAnyPeer, length_of(request.buffer), 0, request.tagged,
                   request.tagged);
+    hand_on();
+    return {};
   }
-  hand_on();
-  return {};
-}
-
-Status RecordingEndpoint::peek(const PeekRequest& request) {
-  const Visit visit(*this);
-  Status status = endpoint_->peek(request);
-  hand_on();
-  return status;
-}
-
-Status RecordingEndpoint::recv_claimed(const RecvRequest& request) {
-  Visit visit(*this);
-  RecvRequest own = request;
-  own.report.queue = own.report.errors = &claimed_ended_;
-  own.report.counter = nullptr;
-  Operation& operation = begin(&claimed_, request.report);
-  operation.receives = true;
-  operation.tagged = request.tagged;
-  if (Status status = endpoint_->recv_claimed(own); !status.ok()) {
-    claimed_.erase(operation.self);
+  Status discard_claimed(const Report& report) override {
+    const Visit visit(*this);
+    Status status = endpoint_->discard_claimed(report);
+    hand_on();
     return status;
   }
-  operation.request = next_request();
-  visit.event();
-  file_.receive(age(), operation.request, kAnyPeer, length_of(request.buffer), 0, request.tagged,
-                request.tagged);
-  hand_on();
-  return {};
-}
-
-Status RecordingEndpoint::discard_claimed(const Report& report) {
-  const Visit visit(*this);
-  Status status = endpoint_->discard_claimed(report);
-  hand_on();
-  return status;
-}
-
-Status RecordingEndpoint::rma(const RmaRequest& request) {
-  return start(request, &Endpoint::rma, [&](Nanoseconds at, std::uint32_t number) {
-    if (request.has_remote_data) announcement_errors_ = request.report.errors;
-    file_.access(at, number, request.write, request.peer, request.length);
-  });
-}
-
-// As what its bytes would be by RDMA.
-Status RecordingEndpoint::atomic(const AtomicRequest& request) {
-  return start(request, &Endpoint::atomic, [&](Nanoseconds at, std::uint32_t number) {
-    file_.access(at, number, request.form == AtomicForm::update, request.peer,
-                 request.count * size_of(request.type));
-  });
-}
-
-bool RecordingEndpoint::cancel(void* context) {
-  const Visit visit(*this);
-  bool found = false;
-  for (auto at = operations_.rbegin(); !found && at != operations_.rend(); ++at) {
-    if (at->report.context == context) found = endpoint_->cancel(&*at);
+  Status rma(const RmaRequest& request) override {
+    return start(request, &Endpoint::rma, [&](Nanoseconds at, std::uint32_t number) {
+      if (request.has_remote_data) announcement_errors_ = request.report.errors;
+      file_.access(at, number, request.write, request.peer, request.length);
+    });
   }
-  hand_on();
-  return found;
-}
-
-bool RecordingEndpoint::progress() {
-  const Visit visit(*this);
-  const bool moved = endpoint_->progress();
-  hand_on();
-  return moved;
-}
-
-void RecordingEndpoint::write_match(const Operation& operation, const Completion& completion,
-                                    std::uint64_t bytes) {
-  write_computed();
-  const Nanoseconds at = age();
-  std::uint32_t request = operation.request;
-  file_.on_wireup_request(completion.source, endpoint_->peer_address(completion.source));
-  const std::uint64_t tag = operation.tagged ? completion.tag : 0;
-  if (operation.multi) {
-    request = next_request();
-    file_.receive(at, request, kAnyPeer, bytes, tag, false, operation.tagged);
+  // As what its bytes would be by RDMA.
+  Status atomic(const AtomicRequest& request) override {
+    return start(request, &Endpoint::atomic, [&](Nanoseconds at, std::uint32_t number) {
+      file_.access(at, number, request.form == AtomicForm::update, request.peer,
+                   request.count * size_of(request.type));
+    });
   }
-  file_.matched(at, request, completion.source, bytes, tag);
-}
-
-void RecordingEndpoint::hand_on(Operation& operation, Completion& completion) {
-  if (operation.receives) {
-    write_match(operation, completion, completion.length);
-  } else {
-    write_computed();
-    file_.ended(age(), operation.request);
-  }
-  completion.context = operation.report.context;
-  if (operation.report.queue != nullptr) operation.report.queue->push(completion);
-  if (operation.report.counter != nullptr) {
-    operation.report.counter->value.fetch_add(1, std::memory_order_release);
-  }
-}
-
-void RecordingEndpoint::hand_on_error(Operation& operation, ErrorCompletion& completion) {
-  // A message that was too long has arrived all the same: its sender's send has to match something.
-  if (operation.receives && completion.status.code() == Code::truncated &&
-      completion.source != kAnyPeer) {
-    write_match(operation, completion, completion.length + completion.overflow);
-  } else if (!operation.multi) {
-    file_.dropped(age(), operation.request);
-  }
-  completion.context = operation.report.context;
-  CompletionQueue* const queue =
-      operation.report.errors != nullptr ? operation.report.errors : operation.report.queue;
-  if (queue != nullptr) queue->push_error(std::move(completion));
-  if (operation.report.counter != nullptr) {
-    operation.report.counter->errors.fetch_add(1, std::memory_order_release);
-  }
-}
-
-// Hands on what ended in `queue`; `of` finds the operation of an entry, in `operations`.
-template <class Of>
-void RecordingEndpoint::drain(CompletionQueue& queue, std::list<Operation>& operations, Of&& of) {
-  const auto done = [](const Operation& operation, const Completion& completion) {
-    return !operation.multi || (completion.flags & kMultiRecvDone) != 0;
-  };
-  while (queue.size() != 0) {
-    Completion completion = queue.front();
-    queue.pop();
-    Operation& operation = of(completion.context);
-    hand_on(operation, completion);
-    if (done(operation, completion)) operations.erase(operation.self);
-  }
-  while (queue.has_error()) {
-    ErrorCompletion completion = queue.pop_error();
-    if (completion.context == nullptr && &queue == &ended_) {
-      // Of no operation: the write itself has ended before.
-      if (announcement_errors_ != nullptr) announcement_errors_->push_error(std::move(completion));
-      continue;
+  bool cancel(void* context) override {
+    const Visit visit(*this);
+    bool found = false;
+    for (auto at = operations_.rbegin(); !found && at != operations_.rend(); ++at) {
+      if (at->report.context == context) found = endpoint_->cancel(&*at);
     }
-    Operation& operation = of(completion.context);
-    const bool last = done(operation, completion);
-    hand_on_error(operation, completion);
-    if (last) operations.erase(operation.self);
+    hand_on();
+    return found;
   }
-}
+  void set_remote_write_report(const Report& report) override {
+    endpoint_->set_remote_write_report(report);
+  }
+  MemoryDomain& memory() noexcept override { return endpoint_->memory(); }
+  void forget_memory(const void* address, std::size_t length) override {
+    endpoint_->forget_memory(address, length);
+  }
+  bool close() override { return endpoint_->close(); }
+  void abandon() noexcept override { endpoint_->abandon(); }
+  Nanoseconds next_deadline() const noexcept override { return endpoint_->next_deadline(); }
+  bool progress() override {
+    const Visit visit(*this);
+    const bool moved = endpoint_->progress();
+    hand_on();
+    return moved;
+  }
+  EndpointReport report() const override { return endpoint_->report(); }
+  std::size_t inject_limit() const noexcept override { return endpoint_->inject_limit(); }
+  std::size_t eager_limit() const noexcept override { return endpoint_->eager_limit(); }
+  std::size_t max_message() const noexcept override { return endpoint_->max_message(); }
 
-void RecordingEndpoint::hand_on() {
-  drain(ended_, operations_,
-        [](void* context) -> Operation& { return *static_cast<Operation*>(context); });
-  drain(claimed_ended_, claimed_, [this](void* context) -> Operation& {
-    return *std::ranges::find(claimed_, context,
-                              [](const Operation& o) { return o.report.context; });
-  });
+ private:
+  struct Operation {
+    Report report;  // of the layer above
+    std::uint32_t request = 0;
+    bool receives = false;
+    bool multi = false;
+    bool tagged = false;
+    std::list<Operation>::iterator self;
+  };
+
+  // A call from the layer above: what lies between two is the program's.
+  class Visit {
+   public:
+    explicit Visit(RecordingEndpoint& endpoint) : endpoint_(endpoint) {
+      const auto thread = static_cast<std::uint64_t>(pthread_self());
+      const Nanoseconds gap =
+          endpoint.left_ < 0 || thread != endpoint.thread_ ? 0 : endpoint.time() - endpoint.left_;
+      if (gap >= kLeastCompute) endpoint.computed_ += gap;
+      endpoint.thread_ = thread;
+    }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    ~Visit() { endpoint_.left_ = endpoint_.time(); }
+    // An event follows: what was computed before it comes first.
+    void event() { endpoint_.write_computed(); }
+
+   private:
+    RecordingEndpoint& endpoint_;
+  };
+
+  // Of what the program computes.
+  [[nodiscard]] Nanoseconds time() const noexcept {
+    if (virtual_) return clock_.now();
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  }
+  [[nodiscard]] Nanoseconds age() noexcept { return clock_.now() - born_; }
+  void write_computed() {
+    if (computed_ > 0) file_.compute(age(), std::exchange(computed_, 0));
+  }
+  static Operation& begin(std::list<Operation>* operations, const Report& report) {
+    Operation& operation = operations->emplace_back();
+    operation.report = report;
+    operation.self = std::prev(operations->end());
+    return operation;
+  }
+  // Hands a send or a one-sided operation on, to be told of its end; `write` puts it into the file.
+  template <class Request>
+  [[nodiscard]] Status start(const Request& request, Status (Endpoint::*call)(const Request&),
+                             const std::function<void(Nanoseconds, std::uint32_t)>& write) {
+    Visit visit(*this);
+    Operation& operation = begin(&operations_, request.report);
+    Request own = request;
+    // A success that nobody is told of has no entry; it has ended by now.
+    const bool silent = request.inject && request.report.queue == nullptr;
+    if (!silent) own.report = own_report(operation);
+    if (Status status = (*endpoint_.*call)(own); !status.ok()) {
+      operations_.erase(operation.self);
+      return status;
+    }
+    operation.request = next_request();
+    visit.event();
+    file_.on_wireup_request(request.peer, endpoint_->peer_address(request.peer));
+    const Nanoseconds at = age();
+    write(at, operation.request);
+    if (silent) {
+      file_.ended(at, operation.request);
+      operations_.erase(operation.self);
+    }
+    hand_on();
+    return {};
+  }
+  [[nodiscard]] Report own_report(Operation& operation) noexcept {
+    return {&ended_, &ended_, nullptr, &operation};
+  }
+  // Hands on what ended in `queue`; `of` finds the operation of an entry, in `operations`.
+  template <class Of>
+  void drain(CompletionQueue& queue, std::list<Operation>& operations, Of&& of) {
+    const auto done = [](const Operation& operation, const Completion& completion) {
+      return !operation.multi || (completion.flags & kMultiRecvDone) != 0;
+    };
+    while (queue.size() != 0) {
+      Completion completion = queue.front();
+      queue.pop();
+      Operation& operation = of(completion.context);
+      hand_on(operation, completion);
+      if (done(operation, completion)) operations.erase(operation.self);
+    }
+    while (queue.has_error()) {
+      ErrorCompletion completion = queue.pop_error();
+      if (completion.context == nullptr && &queue == &ended_) {
+        // Of no operation: the write itself has ended before.
+        if (announcement_errors_ != nullptr)
+          announcement_errors_->push_error(std::move(completion));
+        continue;
+      }
+      Operation& operation = of(completion.context);
+      const bool last = done(operation, completion);
+      hand_on_error(operation, completion);
+      if (last) operations.erase(operation.self);
+    }
+  }
+  void hand_on() {
+    drain(ended_, operations_,
+          [](void* context) -> Operation& { return *static_cast<Operation*>(context); });
+    drain(claimed_ended_, claimed_, [this](void* context) -> Operation& {
+      return *std::ranges::find(claimed_, context,
+                                [](const Operation& o) { return o.report.context; });
+    });
+  }
+  void hand_on(Operation& operation, Completion& completion) {
+    if (operation.receives) {
+      write_match(operation, completion, completion.length);
+    } else {
+      write_computed();
+      file_.ended(age(), operation.request);
+    }
+    completion.context = operation.report.context;
+    if (operation.report.queue != nullptr) operation.report.queue->push(completion);
+    if (operation.report.counter != nullptr) {
+      operation.report.counter->value.fetch_add(1, std::memory_order_release);
+    }
+  }
+  void hand_on_error(Operation& operation, ErrorCompletion& completion) {
+    // A message that was too long has arrived all the same: its sender's send has to match
+    // something.
+    if (operation.receives && completion.status.code() == Code::truncated &&
+        completion.source != kAnyPeer) {
+      write_match(operation, completion, completion.length + completion.overflow);
+    } else if (!operation.multi) {
+      file_.dropped(age(), operation.request);
+    }
+    completion.context = operation.report.context;
+    CompletionQueue* const queue =
+        operation.report.errors != nullptr ? operation.report.errors : operation.report.queue;
+    if (queue != nullptr) queue->push_error(std::move(completion));
+    if (operation.report.counter != nullptr) {
+      operation.report.counter->errors.fetch_add(1, std::memory_order_release);
+    }
+  }
+  void write_match(const Operation& operation, const Completion& completion, std::uint64_t bytes) {
+    write_computed();
+    const Nanoseconds at = age();
+    std::uint32_t request = operation.request;
+    file_.on_wireup_request(completion.source, endpoint_->peer_address(completion.source));
+    const std::uint64_t tag = operation.tagged ? completion.tag : 0;
+    if (operation.multi) {
+      request = next_request();
+      file_.receive(at, request, kAnyPeer, bytes, tag, false, operation.tagged);
+    }
+    file_.matched(at, request, completion.source, bytes, tag);
+  }
+  [[nodiscard]] std::uint32_t next_request() noexcept {
+    constexpr std::uint32_t kMost = 0xfffffffe;  // of a trace
+    last_request_ = last_request_ == kMost ? 0 : last_request_ + 1;
+    return last_request_;
+  }
+
+  std::unique_ptr<Endpoint> endpoint_;
+  RecordingFile file_;
+  Clock& clock_;
+  Nanoseconds born_;
+  bool virtual_;
+  CompletionQueue ended_;
+  CompletionQueue* announcement_errors_ = nullptr;  // of what a write with data tells its target
+  CompletionQueue claimed_ended_;    // contexts are the layer above's: they name what it claimed
+  std::list<Operation> operations_;  // newest last
+  std::list<Operation> claimed_;     // receives of claimed messages
+  std::uint32_t last_request_ = 0;
+  Nanoseconds left_ = -1;     // when the last call ended, -1: there was none
+  std::uint64_t thread_ = 0;  // that made it
+  Nanoseconds computed_ = 0;  // since the last event
+};
+
+}  // namespace
+
+std::unique_ptr<Endpoint> make_recording_endpoint(std::unique_ptr<Endpoint> endpoint,
+                                                  const std::string& setting, Clock& clock,
+                                                  bool in_virtual_time) {
+  return std::make_unique<RecordingEndpoint>(std::move(endpoint), setting, clock, in_virtual_time);
 }
 
 }  // namespace turnout

@@ -94,14 +94,19 @@ class Reader : public JsonReader {
   Status* status_;
 };
 
+// Of pairs of a key and a value.
+template <class Io, class Value, class... More>
+void fields(Io& io, const char* key, Value& value, More&... more) {
+  io(key, value);
+  if constexpr (sizeof...(More) > 0) fields(io, more...);
+}
+
 template <class T, class Plain>
 concept Is = std::same_as<std::remove_const_t<T>, Plain>;
 
 void describe(auto&& io, Is<ChannelSpan> auto& span) {
-  io("channel", span.channel);
-  io("since_ns", span.since);
-  io("messages", span.messages);
-  io("bytes", span.bytes);
+  fields(io, "channel", span.channel, "since_ns", span.since, "messages", span.messages, "bytes",
+         span.bytes);
 }
 
 void describe(auto&& io, Is<DirectionReport> auto& direction) {
@@ -115,61 +120,41 @@ void describe(auto&& io, Is<PeerReport> auto& peer) {
   io("pid", peer.pid);
   io.object("send", peer.send);
   io.object("receive", peer.receive);
-  io("reason", peer.reason);
-  io("predicted_gain_ns", peer.predicted_gain);
+  fields(io, "reason", peer.reason, "predicted_gain_ns", peer.predicted_gain);
   if (io.has("observed_gain_ns")) io("observed_gain_ns", peer.observed_gain);
-  io("bytes", peer.bytes);
-  io("lost", peer.lost);
+  fields(io, "bytes", peer.bytes, "lost", peer.lost);
   if (io.has("tear_downs")) io("tear_downs", peer.tear_downs);
 }
 
 void describe(auto&& io, Is<DecisionReport> auto& decision) {
-  io("time_ns", decision.time);
-  io("peer", decision.peer);
-  io("from", decision.from);
-  io("to", decision.to);
-  io("reason", decision.reason);
-  io("outcome", decision.outcome);
+  fields(io, "time_ns", decision.time, "peer", decision.peer, "from", decision.from, "to",
+         decision.to, "reason", decision.reason, "outcome", decision.outcome);
 }
 
 void describe(auto&& io, Is<MemoryLine> auto& line) {
-  io("kind", line.kind);
-  io("now", line.now);
-  io("peak", line.peak);
+  fields(io, "kind", line.kind, "now", line.now, "peak", line.peak);
   if (!io.has("objects")) return;
-  io("objects", line.objects);
-  io("objects_peak", line.objects_peak);
+  fields(io, "objects", line.objects, "objects_peak", line.objects_peak);
 }
 
 void describe(auto&& io, Is<ReceiveCostLine> auto& line) {
-  io("channel", line.channel);
-  io("messages", line.messages);
-  io("mean_ns", line.mean);
+  fields(io, "channel", line.channel, "messages", line.messages, "mean_ns", line.mean);
 }
 
 void describe(auto&& io, Is<RegistrationReport> auto& report) {
-  io("off", report.off);
-  io("hits", report.hits);
-  io("misses", report.misses);
-  io("evictions", report.evictions);
-  io("invalidations", report.invalidations);
-  io("bytes", report.bytes);
-  io("bytes_peak", report.bytes_peak);
+  fields(io, "off", report.off, "hits", report.hits, "misses", report.misses, "evictions",
+         report.evictions, "invalidations", report.invalidations, "bytes", report.bytes,
+         "bytes_peak", report.bytes_peak);
 }
 
 void describe(auto&& io, Is<SharedReceivesReport> auto& receives) {
-  io("limit_events", receives.limit_events);
-  io("growths", receives.growths);
-  io("shrinks", receives.shrinks);
-  io("credit_waits", receives.credit_waits);
-  io("rnr_naks", receives.rnr_naks);
+  fields(io, "limit_events", receives.limit_events, "growths", receives.growths, "shrinks",
+         receives.shrinks, "credit_waits", receives.credit_waits, "rnr_naks", receives.rnr_naks);
 }
 
 void describe(auto&& io, Is<PrivateReceivesReport> auto& receives) {
-  io("buffers_peak", receives.buffers_peak);
-  io("growths", receives.growths);
-  io("refused", receives.refused);
-  io("controls", receives.controls);
+  fields(io, "buffers_peak", receives.buffers_peak, "growths", receives.growths, "refused",
+         receives.refused, "controls", receives.controls);
 }
 
 void describe(auto&& io, Is<ConnectionsReport> auto& connections) {
@@ -196,36 +181,23 @@ void describe(auto&& io, Is<std::array<SizeCounts, kTrafficKinds>> auto& sent) {
 
 void describe(auto&& io, Is<ProfileReport> auto& profile) {
   io.object("sent", profile.counts.sent);
-  io("unexpected", profile.counts.unexpected);
-  io("low_watermark_events", profile.counts.low_watermark_events);
-  io("rnr_retries", profile.rnr_retries);
-  io("calls", profile.calls);
-  io("calls_measured", profile.calls_measured);
-  io("library_time_ns", profile.library_time);
-  io("library_time_error_ns", profile.library_time_error);
+  fields(io, "unexpected", profile.counts.unexpected, "low_watermark_events",
+         profile.counts.low_watermark_events, "rnr_retries", profile.rnr_retries, "calls",
+         profile.calls, "calls_measured", profile.calls_measured, "library_time_ns",
+         profile.library_time, "library_time_error_ns", profile.library_time_error);
 }
 
 // Profile, start, memory over time and history are read and written apart: not all have them.
 void describe(auto&& io, Is<EndpointReport> auto& report) {
-  io("job", report.job);
-  io("rank", report.rank);
-  io("ranks", report.ranks);
-  io("host", report.host);
-  io("pid", report.pid);
+  fields(io, "job", report.job, "rank", report.rank, "ranks", report.ranks, "host", report.host,
+         "pid", report.pid);
   io.hex("endpoint", report.endpoint);
-  io("device", report.device);
-  io("policy", report.policy);
-  io("lifetime_ns", report.lifetime);
-  io("budget", report.budget);
-  io("used", report.used);
-  io("peak", report.peak);
-  io("unexpected", report.operations.unexpected);
-  io("rendezvous", report.operations.rendezvous);
-  io("offers", report.operations.rtrs);
-  io("puts", report.operations.puts);
-  io("puts_told", report.operations.put_completions);
-  io("credit_messages", report.operations.credit_messages);
-  io("refusals", report.operations.refusals);
+  fields(io, "device", report.device, "policy", report.policy, "lifetime_ns", report.lifetime,
+         "budget", report.budget, "used", report.used, "peak", report.peak, "unexpected",
+         report.operations.unexpected, "rendezvous", report.operations.rendezvous, "offers",
+         report.operations.rtrs, "puts", report.operations.puts, "puts_told",
+         report.operations.put_completions, "credit_messages", report.operations.credit_messages,
+         "refusals", report.operations.refusals);
   if (io.has("registrations")) io.object("registrations", report.registrations);
   io("rc_queue_pairs_peak", report.rc_queue_pairs_peak);
   if (io.has("shared_receives")) io.object("shared_receives", report.shared_receives);

@@ -11,12 +11,20 @@
 // once and then forgotten: the program goes on.
 #pragma once
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <ctime>
 #include <limits>
 #include <string>
 
+#include "base/log.h"
+#include "base/private_folder.h"
 #include "core/report/report.h"
 #include "core/time/clock.h"
+#include "core/types/launcher.h"
 
 namespace turnout {
 
@@ -30,10 +38,17 @@ class LiveReport {
   LiveReport() = default;
   LiveReport(const LiveReport&) = delete;
   LiveReport& operator=(const LiveReport&) = delete;
-  ~LiveReport();
+  ~LiveReport() { remove(); }
 
   // `endpoint` tells those of one process apart, `job` is Settings::report_job.
-  void open(std::uint64_t endpoint, const std::string& job);
+  void open(std::uint64_t endpoint, const std::string& job) {
+    folder_ = folder(runtime_folder());
+    watch_ = fmt::format("{}/{}", folder_, kWatch);
+    file_ = fmt::format("{}.{:016x}{}", ::getpid(), endpoint, kSuffix);
+    job_ = job;
+    owner_ = static_cast<std::uint32_t>(::getpid());
+    next_ = 0;
+  }
 
   // make() gives the EndpointReport; called only if somebody watches, at most once a second and
   // seldom enough to take no more than a fiftieth of the time.
@@ -49,12 +64,41 @@ class LiveReport {
   }
 
   // The folder of this user's processes below `base`.
-  [[nodiscard]] static std::string folder(const std::string& base);
+  [[nodiscard]] static std::string folder(const std::string& base) {
+    return fmt::format("{}/turnout-{}-top", base, ::geteuid());
+  }
 
  private:
-  [[nodiscard]] bool watched();
-  void write(EndpointReport report);
-  void remove() noexcept;
+  [[nodiscard]] bool watched() {
+    struct stat info {};
+    timespec now{};
+    // The time of files: an endpoint's own clock need not have anything to do with it.
+    const bool there = ::lstat(watch_.c_str(), &info) == 0 && info.st_uid == ::geteuid() &&
+                       ::clock_gettime(CLOCK_REALTIME, &now) == 0;
+    const bool fresh = there && now.tv_sec - info.st_mtim.tv_sec <= kStale / 1'000'000'000;
+    if (!fresh) remove();
+    return fresh;
+  }
+  void write(EndpointReport report) {
+    report.history.clear();  // long, and not shown
+    report.memory_over_time.clear();
+    if (report.job.empty()) report.job = job_.empty() ? launcher_identity().job : job_;
+    const Result<Descriptor> folder = open_private(folder_, false);
+    Status status = folder.ok() ? Status{} : folder.status();
+    if (status.ok() && !folder.value()) return;
+    if (status.ok()) status = write_whole(folder.value(), folder_, file_, to_json(report));
+    if (status.ok()) {
+      written_ = true;
+    } else if (!warned_) {
+      warned_ = true;
+      TURNOUT_LOG(endpoint, warn, "writing a report for turnout top failed: {}", status.text());
+    }
+  }
+  void remove() noexcept {
+    if (!written_ || owner_ != static_cast<std::uint32_t>(::getpid())) return;
+    written_ = false;
+    ::unlink(fmt::format("{}/{}", folder_, file_).c_str());
+  }
 
   std::string folder_, watch_, file_, job_;
   std::uint32_t owner_ = 0;  // process; a forked child leaves its parent's file alone

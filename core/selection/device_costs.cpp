@@ -253,17 +253,6 @@ const std::vector<CostRow>& cost_table() {
   return table;
 }
 
-CostsFile::CostsFile() {
-  for (const CostRow& row : cost_table()) sources.emplace_back(row.built_in_source);
-}
-
-void CostsFile::set(CostValue DeviceCosts::*field, const CostValue& value,
-                    const std::string& source) {
-  costs.*field = value;
-  const auto row = std::ranges::find(cost_table(), field, &CostRow::field);
-  sources[static_cast<std::size_t>(row - cost_table().begin())] = source;
-}
-
 Result<CostsFile> parse_costs(std::string_view text, const std::string& file) {
   const Result<std::string> ascii = toml_ascii(text, file);
   if (!ascii) return ascii.status();

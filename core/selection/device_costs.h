@@ -14,6 +14,7 @@
 // the file, the line, the key and what is accepted; load_costs() also permission and system.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +53,14 @@ struct CostsFile {
   std::string note;
   DeviceCosts costs;
   std::vector<std::string> sources;  // by row of cost_table()
-  CostsFile();
-  void set(CostValue DeviceCosts::*field, const CostValue& value, const std::string& source);
+  CostsFile() {
+    for (const CostRow& row : cost_table()) sources.emplace_back(row.built_in_source);
+  }
+  void set(CostValue DeviceCosts::*field, const CostValue& value, const std::string& source) {
+    costs.*field = value;
+    const auto row = std::ranges::find(cost_table(), field, &CostRow::field);
+    sources[static_cast<std::size_t>(row - cost_table().begin())] = source;
+  }
 };
 
 // `file` is for messages.

@@ -9,11 +9,6 @@
 
 namespace turnout::selection {
 
-std::uint64_t WindowCounts::of(std::uint32_t peer) const {
-  const auto at = std::ranges::lower_bound(sources, peer, {}, &SourceCount::peer);
-  return at != sources.end() && at->peer == peer ? at->messages : 0;
-}
-
 Result<std::unique_ptr<Statistics>> make_statistics(std::size_t max_bytes) {
   if (max_bytes < TimeSlots::kLeastBytes) {
     return Status(Code::invalid,

@@ -26,6 +26,7 @@
 // Errors: begin_interval refuses times that run backwards.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -56,7 +57,11 @@ struct WindowCounts {
   std::uint64_t messages = 0;        // from all sources, listed or not
   std::uint64_t missing = 0;         // no source's count is too small by more than this
   std::vector<SourceCount> sources;  // by peer; only counts above 0
-  [[nodiscard]] std::uint64_t of(std::uint32_t peer) const;  // 0 if not listed
+  // 0 if not listed
+  [[nodiscard]] std::uint64_t of(std::uint32_t peer) const {
+    const auto at = std::ranges::lower_bound(sources, peer, {}, &SourceCount::peer);
+    return at != sources.end() && at->peer == peer ? at->messages : 0;
+  }
 };
 
 class Statistics {

@@ -13,22 +13,19 @@
 //
 // Posting over DC costs what s says. Credits are taken off a ring's saving, c/s_ring a message.
 //
-// What a channel costs. A ring is polled: n_1 p/2 as in AQPS, n_1 the largest count of all sources.
-// Set-up: the program's own time; a queue pair is made beside it (core/time/background.h). Made in
-// a time t it serves the part f = w / (w + t) of what comes after a window of length w; until then
-// a ring over DC saves d, if anything. It takes memory at both ends: a sender without room says so
-// (SenderFeedback::full), and half of our own room is left for what others ask of us. What a set-up
-// gains is expected with the probability that the latest ones had: where patterns are shorter than
-// windows and set-ups, most saved nothing. Queue pairs are made one by one, so no more are asked
-// for than fit into a window. One more may push the contexts of others out of the adapter, ours or
-// the sender's: with k active ones, level e and loss x, every operation over RC pays x max(0, 1 -
-// e/k), for each of two levels. That, the ring limit and the bytes bound their number; there is no
-// h.
+// What a channel costs (docs/decisions/009-policy-turnout.md). A ring is polled: n_1 p/2 as in
+// AQPS, n_1 the largest count of all sources. A queue pair is made beside the program
+// (core/time/background.h): made in a time t it serves the part f = w / (w + t) of what comes after
+// a window of length w; until then a ring over DC saves d, if anything. What a set-up gains is
+// expected with the probability that the latest ones had; no more are asked for than fit into a
+// window, and half of our own room is left for what others ask of us. One more may push the
+// contexts of others out of the adapter, ours or the sender's: with k active ones, level e and loss
+// x, every operation over RC pays x max(0, 1 - e/k), for each of two levels. That, the ring limit
+// and the bytes bound their number; there is no h.
 //
-// Whose connection. An RC queue pair takes its bytes at both ends; over XRC a sender has one for
-// all processes of our node. Where the queue pairs and rings that pay do not fit, a source that
-// sends to two or more of our processes gets RC-RDMA over that connection (PlanLine::over_node): it
-// is no faster, and a process that dies breaks it for all.
+// Whose connection. Where the queue pairs and rings that pay do not fit, a source that sends to two
+// or more of our processes gets RC-RDMA over its XRC connection to our node (PlanLine::over_node,
+// docs/decisions/019-xrc.md).
 //
 // When the map changes. An improvement D must exceed k standard errors of itself (kConfidence = 1)
 // instead of gamma. Its variance is the sum of: each cost's error times how much of it D holds

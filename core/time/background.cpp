@@ -96,12 +96,8 @@ class BackgroundThread final : public Background {
 
 }  // namespace
 
-std::unique_ptr<Background> make_background_thread() {
-  return std::make_unique<BackgroundThread>(true);
-}
-
-std::unique_ptr<Background> make_foreground() {
-  return std::make_unique<BackgroundThread>(false);
+std::unique_ptr<Background> make_background(bool threaded) {
+  return std::make_unique<BackgroundThread>(threaded);
 }
 
 }  // namespace turnout

@@ -34,8 +34,7 @@ class Background {
   [[nodiscard]] virtual std::unique_ptr<Job> done() = 0;
 };
 
-[[nodiscard]] std::unique_ptr<Background> make_background_thread();
-// Jobs run in start().
-[[nodiscard]] std::unique_ptr<Background> make_foreground();
+// Not `threaded`: jobs run in start().
+[[nodiscard]] std::unique_ptr<Background> make_background(bool threaded);
 
 }  // namespace turnout

@@ -42,36 +42,23 @@ Status DcInitiator::create(const verbs::Device& device, ibv_cq* cq, std::uint32_
 
 Status DcInitiator::to_ready() {
   ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_INIT;
-  attr.pkey_index = 0;
   attr.port_num = device_->port_number();
-  int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "DC initiator", error);
-  attr = {};
-  attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device_->port().active_mtu;
   attr.ah_attr = own_path(*device_);
-  error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "DC initiator", error);
-  attr = {};
-  attr.qp_state = IBV_QPS_RTS;
   attr.timeout = tuning_.ack_timeout;
   attr.retry_cnt = tuning_.retry_count;
   attr.rnr_retry = kRnrRetryForever;
   attr.max_rd_atomic = kMaxReads;
-  error = ibv_modify_qp(qp_.get(), &attr,
-                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "DC initiator", error);
-  return {};
+  return modify_qp(qp_.get(), attr, "DC initiator",
+                   {{IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT},
+                    {IBV_QPS_RTR, IBV_QP_PATH_MTU | IBV_QP_AV},
+                    {IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC}});
 }
 
 Status DcInitiator::recover() {
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_RESET;
-  const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RESET", "DC initiator", error);
-  return to_ready();
+  const Status status = modify_qp(qp_.get(), {}, "DC initiator", {{IBV_QPS_RESET, 0}});
+  return status.ok() ? to_ready() : status;
 }
 
 Status DcInitiator::post(SendRecord record) {
@@ -121,23 +108,15 @@ Status DcTarget::create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
   qp_.reset(mlx5dv_create_qp(device.context(), &attr, &mlx5));
   if (!qp_) return verbs::failure("mlx5dv_create_qp", "DC target", errno);
   ibv_qp_attr qp{};
-  qp.qp_state = IBV_QPS_INIT;
-  qp.pkey_index = 0;
   qp.port_num = device.port_number();
   qp.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  int error = ibv_modify_qp(qp_.get(), &qp,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "DC target", error);
-  qp = {};
-  qp.qp_state = IBV_QPS_RTR;
   qp.path_mtu = device.port().active_mtu;
   qp.min_rnr_timer = kMinRnrTimer;
   qp.ah_attr = own_path(device);
   qp.ah_attr.grh.hop_limit = kHopLimit;  // of its answers, whoever asked
-  error = ibv_modify_qp(qp_.get(), &qp,
-                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "DC target", error);
-  return {};
+  return modify_qp(qp_.get(), qp, "DC target",
+                   {{IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+                    {IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER}});
 }
 
 }  // namespace turnout

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all connections of this process share: the path through the device's port, and the RNR
-// timer. Pure.
+// What all connections of this process share: the path through the device's port, the RNR timer,
+// and how a queue pair changes its state. Any thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
+#include <string>
 
 #include "core/verbs/device.h"
 
@@ -29,6 +31,26 @@ inline constexpr std::uint8_t kHopLimit = 64;  // routers on the way, where ther
     std::memcpy(path.grh.dgid.raw, gid.data(), gid.size());
   }
   return path;
+}
+
+// A state, and which attributes the way to it takes besides (ibv_modify_qp(3)).
+struct QpStep {
+  ibv_qp_state state;
+  int mask;
+};
+
+// Takes these steps; `attr` has the attributes of all. `object`: the queue pair, for the error.
+[[nodiscard]] inline Status modify_qp(ibv_qp* qp, ibv_qp_attr attr, const char* object,
+                                      std::initializer_list<QpStep> steps) {
+  constexpr const char* kStates[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+  for (const auto& [state, mask] : steps) {
+    attr.qp_state = state;
+    if (const int error = ibv_modify_qp(qp, &attr, IBV_QP_STATE | mask); error != 0) {
+      return verbs::failure((std::string("ibv_modify_qp to ") + kStates[state]).c_str(), object,
+                            error);
+    }
+  }
+  return {};
 }
 
 }  // namespace turnout

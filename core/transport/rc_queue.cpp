@@ -8,6 +8,8 @@ namespace {
 // Records of inline writes hold nothing: few completions are enough. Below half the depth.
 constexpr std::uint32_t kSignalInlineEvery = 32;
 constexpr std::uint32_t kSignalBufferEvery = 8;
+
+constexpr const char* kRcName = "RC queue pair";
 }  // namespace
 
 Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq, ibv_srq* srq,
@@ -20,7 +22,7 @@ Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_
     attr.cap.max_recv_sge = 1;
   }
   attr.qp_type = IBV_QPT_RC;
-  return create(device, cq, depth, tuning, attr, "RC queue pair");
+  return create(device, cq, depth, tuning, attr, kRcName);
 }
 
 Status RcQueue::create_initiator(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
@@ -53,27 +55,13 @@ Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, std::uint32_t de
   }
 }
 
-// A state that takes no attributes.
-Status RcQueue::go_to(ibv_qp_state state, const char* call) {
-  ibv_qp_attr attr{};
-  attr.qp_state = state;
-  const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
-  if (error != 0) return verbs::failure(call, "RC queue pair", error);
-  return {};
-}
-
 Status RcQueue::disconnect() {
   remote_ = 0;
-  return go_to(IBV_QPS_RESET, "ibv_modify_qp to RESET");
-}
-
-Status RcQueue::reset() {
-  ++use_;
-  return disconnect();
+  return modify_qp(qp_.get(), {}, kRcName, {{IBV_QPS_RESET, 0}});
 }
 
 Status RcQueue::fail() {
-  return go_to(IBV_QPS_ERR, "ibv_modify_qp to ERR");
+  return modify_qp(qp_.get(), {}, kRcName, {{IBV_QPS_ERR, 0}});
 }
 
 Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
@@ -82,39 +70,29 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
     if (Status status = disconnect(); !status.ok()) return status;
   }
   ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_INIT;
   attr.port_num = device_->port_number();
   attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  int error = ibv_modify_qp(qp_.get(), &attr,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "RC queue pair", error);
-  attr = {};
-  attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device_->port().active_mtu;
   attr.dest_qp_num = qp_number_of(remote);
   attr.rq_psn = first_psn_of(remote);
   attr.max_dest_rd_atomic = kMaxReads;
   attr.min_rnr_timer = kMinRnrTimer;
   attr.ah_attr = path_to(*device_, lid, gid);
-  // An initiator answers nobody.
-  const int responder = initiator_ ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  error = ibv_modify_qp(
-      qp_.get(), &attr,
-      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | responder);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "RC queue pair", error);
-  attr = {};
-  attr.qp_state = IBV_QPS_RTS;
   attr.sq_psn = first_psn_of(qp_id());
   attr.timeout = tuning_.ack_timeout;
   attr.retry_cnt = tuning_.retry_count;
   attr.rnr_retry = kRnrRetryForever;
   attr.max_rd_atomic = kMaxReads;
-  error = ibv_modify_qp(qp_.get(), &attr,
-                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "RC queue pair", error);
-  remote_ = remote;
-  return {};
+  // An initiator answers nobody.
+  const int responder = initiator_ ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  Status status = modify_qp(
+      qp_.get(), attr, kRcName,
+      {{IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+       {IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | responder},
+       {IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                         IBV_QP_MAX_QP_RD_ATOMIC}});
+  if (status.ok()) remote_ = remote;
+  return status;
 }
 
 Status RcQueue::write_inline(const ibv_sge* sges, int count, std::uint64_t remote,
@@ -151,7 +129,7 @@ Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* sges, int count,
   request.num_sge = count;
   request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
                        (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
-  if (Status status = submit(&request, "RC queue pair"); !status.ok()) return status;
+  if (Status status = submit(&request, kRcName); !status.ok()) return status;
   record.local = log_.append(sges, count);
   push(record);
   return {};
@@ -177,7 +155,7 @@ Status RcQueue::post(SendRecord record) {
   request.wr.rdma.remote_addr = record.remote;
   request.wr.rdma.rkey = record.rkey;
   if (initiator_) request.qp_type.xrc.remote_srqn = record.dct;
-  if (Status status = submit(&request, "RC queue pair"); !status.ok()) return status;
+  if (Status status = submit(&request, kRcName); !status.ok()) return status;
   push(record);
   return {};
 }
@@ -189,7 +167,7 @@ Status RcQueue::post_receive(std::uint64_t wr_id, ibv_sge sge) {
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(qp_.get(), &request, &bad);
-  if (error != 0) return verbs::failure("ibv_post_recv", "RC queue pair", error);
+  if (error != 0) return verbs::failure("ibv_post_recv", kRcName, error);
   return {};
 }
 

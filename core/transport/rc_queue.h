@@ -37,7 +37,10 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status connect(std::uint32_t remote, std::uint16_t lid,
                                const std::array<std::uint8_t, 16>& gid);
   // RESETs the queue pair; records must have been removed.
-  [[nodiscard]] Status reset();
+  [[nodiscard]] Status reset() {
+    ++use_;
+    return disconnect();
+  }
   // To the error state: pending requests complete with errors, and nothing arrives any more.
   [[nodiscard]] Status fail();
   void destroy() noexcept { qp_.reset(); }
@@ -72,7 +75,6 @@ class RcQueue : public SendQueue {
  private:
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
                               const QpTuning& tuning, ibv_qp_init_attr attr, const char* object);
-  [[nodiscard]] Status go_to(ibv_qp_state state, const char* call);
   [[nodiscard]] Status disconnect();
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* sges, int count, PeerId peer,
                                    bool takes_private);

@@ -2,11 +2,11 @@
 // Rings of an RDMA channel: the receive side (memory that one peer writes) and the send side (where
 // to write) (AQPS 3.1: s entries, detected by polling memory).
 //
-// A message is right-aligned in its entry, with the header last; its last byte is the phase.
-// If data are placed in order, the phase proves that the message is complete. Otherwise the ring is
-// checked: the phase only shows that something arrived, and a checksum over all bytes proves
-// completeness (docs/decisions/007). Entries are returned (credits) in order; an entry with an
-// unexpected message may stay in use while later ones are read.
+// A message is right-aligned in its entry, with the header last; its last byte is the phase. If
+// data are placed in order, the phase proves that the message is complete. Otherwise the ring is
+// checked: a checksum over all bytes proves completeness (docs/decisions/007). Entries are returned
+// (credits) in order; an entry with an unexpected message may stay in use while later ones are
+// read.
 #pragma once
 
 #include <atomic>

@@ -9,9 +9,14 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <new>
+#include <utility>
 
 #include "core/memory/account.h"
 
@@ -20,7 +25,12 @@ namespace turnout {
 class SentLog {
  public:
   explicit SentLog(MemoryAccount& account) noexcept : account_(&account) {}
-  SentLog(SentLog&& other) noexcept;
+  SentLog(SentLog&& other) noexcept
+      : account_(other.account_),
+        block_(std::move(other.block_)),
+        capacity_(std::exchange(other.capacity_, 0)),
+        head_(std::exchange(other.head_, 0)),
+        tail_(std::exchange(other.tail_, 0)) {}
   SentLog& operator=(SentLog&&) = delete;
   ~SentLog() { clear(); }
 
@@ -29,17 +39,68 @@ class SentLog {
     return bytes <= capacity_ - (tail_ - head_) || grow(bytes);
   }
   // Returns where they are; has_room().
-  std::uint64_t append(const ibv_sge* sges, int count) noexcept;
-  void copy_out(std::uint64_t position, std::size_t bytes, std::byte* to) const noexcept;
+  std::uint64_t append(const ibv_sge* sges, int count) noexcept {
+    const std::uint64_t position = tail_;
+    for (int i = 0; i < count; ++i) {
+      put(tail_, reinterpret_cast<const std::byte*>(sges[i].addr), sges[i].length);
+      tail_ += sges[i].length;
+    }
+    return position;
+  }
+  void copy_out(std::uint64_t position, std::size_t bytes, std::byte* to) const noexcept {
+    if (bytes == 0) return;
+    const std::size_t at = position & (capacity_ - 1);
+    const std::size_t first = std::min(bytes, capacity_ - at);
+    std::memcpy(to, block_.get() + at, first);
+    std::memcpy(to + first, block_.get(), bytes - first);
+  }
   // The oldest are needed no more.
   void pop(std::size_t bytes) noexcept { head_ += bytes; }
   // Gives its block back to the budget.
-  void clear() noexcept;
+  void clear() noexcept {
+    if (capacity_ > 0) account_->release(MemoryKind::send_buffers, capacity_);
+    block_.reset();
+    capacity_ = 0;
+    head_ = tail_ = 0;
+  }
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
  private:
-  [[nodiscard]] bool grow(std::size_t bytes) noexcept;
-  void put(std::uint64_t position, const std::byte* bytes, std::size_t count) noexcept;
+  static constexpr std::size_t kFirstCapacity = 1024;
+  // Left to operations and messages nobody waits for, as of all that channels take.
+  static constexpr std::uint64_t kSpareShare = 8;
+
+  [[nodiscard]] bool grow(std::size_t bytes) noexcept {
+    const std::size_t capacity = std::max(kFirstCapacity, std::bit_ceil(tail_ - head_ + bytes));
+    // Both blocks exist while one is copied to the other.
+    if (!account_->reserve(MemoryKind::send_buffers, capacity, account_->budget() / kSpareShare)) {
+      return false;
+    }
+    std::unique_ptr<std::byte[]> block(new (std::nothrow) std::byte[capacity]);
+    if (!block) {
+      account_->release(MemoryKind::send_buffers, capacity);
+      return false;
+    }
+    // Positions stay what they are: each byte moves to where its position is in the new block.
+    const std::size_t kept = tail_ - head_;
+    if (kept > 0) {
+      const std::size_t at = head_ & (capacity - 1);
+      const std::size_t first = std::min(kept, capacity - at);
+      copy_out(head_, first, block.get() + at);
+      if (kept > first) copy_out(head_ + first, kept - first, block.get());
+    }
+    if (capacity_ > 0) account_->release(MemoryKind::send_buffers, capacity_);
+    block_ = std::move(block);
+    capacity_ = capacity;
+    return true;
+  }
+  void put(std::uint64_t position, const std::byte* bytes, std::size_t count) noexcept {
+    if (count == 0) return;  // there may be no block
+    const std::size_t at = position & (capacity_ - 1);
+    const std::size_t first = std::min(count, capacity_ - at);
+    std::memcpy(block_.get() + at, bytes, first);
+    std::memcpy(block_.get(), bytes + first, count - first);
+  }
 
   MemoryAccount* account_;
   std::unique_ptr<std::byte[]> block_;

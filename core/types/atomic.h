@@ -5,6 +5,8 @@
 // Names and order are those of libfabric (fi_atomic(3)), so that the provider's numbers are these.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -116,7 +118,22 @@ inline constexpr std::uint32_t kAtomicWindow = 16;
   return kAtomicLimit / size_of(type) / (form == AtomicForm::compare ? 2 : 1);
 }
 // Whether there is such a request; form, operation and type may be any numbers. Errors: invalid.
-[[nodiscard]] Status check_request(AtomicForm form, AtomicOp op, AtomicType type,
-                                   std::uint64_t count);
+[[nodiscard]] inline Status check_request(AtomicForm form, AtomicOp op, AtomicType type,
+                                          std::uint64_t count) {
+  const auto form_number = static_cast<unsigned>(form), op_number = static_cast<unsigned>(op),
+             type_number = static_cast<unsigned>(type);
+  if (form_number > static_cast<unsigned>(AtomicForm::compare) || op_number >= kAtomicOps ||
+      type_number >= kAtomicTypes || !exists(form, op, type)) {
+    return {Code::invalid,
+            fmt::format("atomic: operation {} of form {} is not supported on type {}", op_number,
+                        form_number, type_number)};
+  }
+  const std::size_t most = most_elements(form, type);
+  if (count == 0 || count > most) {
+    return {Code::invalid, fmt::format("atomic: count {} is out of range: 1 to {} for type {}",
+                                       count, most, type_number)};
+  }
+  return {};
+}
 
 }  // namespace turnout

@@ -234,12 +234,6 @@ std::optional<std::uint64_t> Device::rnr_retries() const {
   return *now - *rnr_at_open_;
 }
 
-bool Device::take_event(ibv_async_event* event) const noexcept {
-  if (ibv_get_async_event(adapter_.context, event) != 0) return false;
-  ibv_ack_async_event(event);
-  return true;
-}
-
 Device::~Device() {
   pd_.reset();
   if (adapter_.context != nullptr) {

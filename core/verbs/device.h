@@ -64,7 +64,11 @@ class Device {
   [[nodiscard]] std::optional<std::uint64_t> rnr_retries() const;
   // The next asynchronous event, acknowledged already; false: there is none. Never waits, but for
   // an adapter's driver it is a system call.
-  [[nodiscard]] bool take_event(ibv_async_event* event) const noexcept;
+  [[nodiscard]] bool take_event(ibv_async_event* event) const noexcept {
+    if (ibv_get_async_event(adapter_.context, event) != 0) return false;
+    ibv_ack_async_event(event);
+    return true;
+  }
   // Dynamically connected queue pairs can be made.
   [[nodiscard]] bool has_dc() const noexcept { return adapter_.has_dc; }
   [[nodiscard]] std::uint32_t mtu() const noexcept {  // bytes of the longest datagram
