@@ -328,6 +328,12 @@ TEST(Settings, ATodaysNameOverridesTheOldOne) {
   EXPECT_EQ(settings.value().rtr_wait, 2000);
 }
 
+TEST(Settings, ATableWithoutANameIsAnError) {
+  Settings settings = Settings::defaults();
+  for (const char* text : {"[+]", "[[?", "[=]"})
+    EXPECT_EQ(settings.apply_toml(text, "t.toml").code(), Code::invalid) << text;
+}
+
 TEST(Settings, NearestName) {
   EXPECT_EQ(nearest_setting("memory_buget"), "memory_budget");
   EXPECT_EQ(nearest_setting("ring_entrys"), "ring_entries");
