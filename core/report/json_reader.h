@@ -59,11 +59,12 @@ class JsonReader {
     if (value.is_number_unsigned()) return fits(value.get<std::uint64_t>());
     return value.is_number_integer() && fits(value.get<std::int64_t>());
   }
-  void get_hex(const char* key, std::uint64_t* out) const {
+  // In quotes; with `0x` before it only where a report may have it so.
+  void get_hex(const char* key, std::uint64_t* out, bool may_have_prefix = false) const {
     std::string text;
     get(key, &text);
     const char* const end = text.data() + text.size();
-    const std::size_t skip = text.starts_with("0x") ? 2 : 0;
+    const std::size_t skip = may_have_prefix && text.starts_with("0x") ? 2 : 0;
     const auto [next, error] = std::from_chars(text.data() + skip, end, *out, 16);
     if (error != std::errc{} || next != end) wrong(key, "a hexadecimal number in quotes");
   }

@@ -76,7 +76,7 @@ class Reader : public JsonReader {
   void operator()(const char* key, SizeCounts& sizes) const {
     sizes_from_json(*this, key, &sizes, status_);
   }
-  void hex(const char* key, std::uint64_t& id) const { get_hex(key, &id); }
+  void hex(const char* key, std::uint64_t& id) const { get_hex(key, &id, true); }
   template <class Part>
   void object(const char* key, Part& part) const {
     if (const Json* const v = member(key)) {

@@ -187,6 +187,7 @@ TEST(KeptResults, ThatAreDamagedAreRunAgain) {
                                         replaced("\"messages\": 12", "\"messages\": -12"),
                                         replaced("\"time_ps\"", "\"time\""),
                                         replaced("fedcba9876543210", "fedcba987654321z"),
+                                        replaced("fedcba9876543210", "0xfedcba98765432"),
                                         replaced("\"end_ps\": ", "\"end_ps\": -"),
                                         replaced("\\\"ranks\\\":4", "\\\"ranks\\\":5"),
                                         std::string(200'000, '[')};
