@@ -237,4 +237,13 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
   return {};
 }
 
+std::string markdown_cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '<') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 }  // namespace turnout::value

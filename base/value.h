@@ -31,6 +31,9 @@ namespace turnout::value {
 [[nodiscard]] std::string human_duration(std::int64_t nanoseconds);
 [[nodiscard]] std::string human_count(std::uint64_t count);  // "12,345"
 
+// For a cell of a table in Markdown: '|' ends one, '<' begins a tag.
+[[nodiscard]] std::string markdown_cell(std::string_view text);
+
 // Levenshtein distance, with a swap of neighbours counted as one edit.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 

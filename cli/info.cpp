@@ -145,16 +145,6 @@ int show_selection(const Settings& s) {
   return code;
 }
 
-// '|' ends a cell, '<' begins a tag.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|' || c == '<') out += '\\';
-    out += c;
-  }
-  return out;
-}
-
 std::string code(std::string_view text) {
   return text.empty() ? std::string("(empty)") : fmt::format("`{}`", text);
 }
@@ -165,7 +155,7 @@ std::string rows(bool tuning) {
   for (const SettingInfo& row : describe(Settings::defaults())) {
     if (row.tuning != tuning) continue;
     out += fmt::format("| `{}` | {} | {} | {} |\n", tuning ? std::string(row.name) : row.variable,
-                       row.kind, code(row.default_value), cell(row.help));
+                       row.kind, code(row.default_value), value::markdown_cell(row.help));
   }
   return out;
 }

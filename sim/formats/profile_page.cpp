@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/value.h"
 #include "sim/formats/profile_file.h"
 
 namespace turnout::sim {
@@ -13,16 +14,6 @@ namespace {
 constexpr std::array<std::string_view, 8> kShipped = {
     "connect-ib", "connect-ib-aqps", "connectx-3", "connectx-4",
     "connectx-5", "connectx-6",      "connectx-7", "ideal"};
-
-// '|' ends a cell, '<' begins a tag.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|' || c == '<') out += '\\';
-    out += c;
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -60,12 +51,14 @@ std::string profile_markdown(std::span<const ProfileFile> profiles) {
       "| assumed | a plausible guess; no figure is published |\n"
       "| - | not set: the operation costs nothing |\n";
   for (const ProfileFile& profile : profiles) {
-    page += fmt::format("\n## {}\n{}.", cell(profile.name), cell(profile.device));
+    page += fmt::format("\n## {}\n{}.", value::markdown_cell(profile.name),
+                        value::markdown_cell(profile.device));
     if (!profile.inherits.empty()) {
-      page += fmt::format(" The other values come from {}.", cell(profile.inherits));
+      page +=
+          fmt::format(" The other values come from {}.", value::markdown_cell(profile.inherits));
     }
     page += "\n";
-    if (!profile.note.empty()) page += fmt::format("\n{}\n", cell(profile.note));
+    if (!profile.note.empty()) page += fmt::format("\n{}\n", value::markdown_cell(profile.note));
     page +=
         "\n"
         "| parameter | value | tag | source | meaning |\n"
@@ -73,10 +66,11 @@ std::string profile_markdown(std::span<const ProfileFile> profiles) {
     for (const ProfileValue& row : profile.values) {
       const bool bare = row.unit == "count" || row.value == "unlimited";
       const bool inherited = !row.from.empty() && row.from != profile.name;
-      page +=
-          fmt::format("| `{}.{}` | {}{}{} | {} | {}{} | {} |\n", row.group, row.name, row.value,
-                      bare ? "" : " ", bare ? "" : row.unit, row.provenance, cell(row.source),
-                      inherited ? fmt::format(" ({})", row.from) : std::string(), cell(row.help));
+      page += fmt::format("| `{}.{}` | {}{}{} | {} | {}{} | {} |\n", row.group, row.name, row.value,
+                          bare ? "" : " ", bare ? "" : row.unit, row.provenance,
+                          value::markdown_cell(row.source),
+                          inherited ? fmt::format(" ({})", row.from) : std::string(),
+                          value::markdown_cell(row.help));
     }
   }
   return page;

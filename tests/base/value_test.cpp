@@ -80,6 +80,11 @@ TEST(Value, ForPeople) {
   EXPECT_EQ(human_count(123), "123");
 }
 
+TEST(Value, ACellOfATableEndsWhereItIsMeantTo) {
+  EXPECT_EQ(value::markdown_cell("a|b <br> c"), "a\\|b \\<br> c");
+  EXPECT_EQ(value::markdown_cell(""), "");
+}
+
 TEST(Value, EditDistance) {
   EXPECT_EQ(edit_distance("", ""), 0u);
   EXPECT_EQ(edit_distance("", "abc"), 3u);
