@@ -26,12 +26,8 @@ class RecordingReader {
         read_first_line(lines_, file_, kRecordingMagic, kNewestRecording, "recording");
     if (!version) return version.status();
     version_ = version.value();
-    while (!ended_ && lines_.next()) {
-      Fields fields = lines_.fields();
-      read_line(fields);
-      if (!fields.ok()) return fields.status();
-    }
-    if (!lines_.status().ok()) return lines_.status();
+    const auto read_one = [this](Fields& fields) { read_line(fields); };
+    if (Status s = read_lines(lines_, ended_, read_one); !s.ok()) return s;
     if (!ended_) {
       return Status{Code::invalid,
                     fmt::format("{}, line {}: no \"end\": the process did not close its endpoint",

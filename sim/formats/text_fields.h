@@ -129,6 +129,18 @@ class Lines {
   Status status_;
 };
 
+// Each line by read(fields), until one has set `ended`. Errors: of the first field or line that is
+// wrong.
+template <class Read>
+[[nodiscard]] Status read_lines(Lines& lines, const bool& ended, Read&& read) {
+  while (!ended && lines.next()) {
+    Fields fields = lines.fields();
+    read(fields);
+    if (!fields.ok()) return fields.status();
+  }
+  return lines.status();
+}
+
 // The first line of a file: its magic word and the version of its layout, 1 to `newest`. `what`
 // names the kind of file in messages ("trace"). Errors: invalid, naming the line and field;
 // version.

@@ -63,12 +63,8 @@ class TraceReader {
 
   Result<Trace> read() {
     if (Status s = read_header(); !s.ok()) return s;
-    while (!ended_ && lines_.next()) {
-      Fields fields = lines_.fields();
-      read_line(fields);
-      if (!fields.ok()) return fields.status();
-    }
-    if (!lines_.status().ok()) return lines_.status();
+    const auto read_one = [this](Fields& fields) { read_line(fields); };
+    if (Status s = read_lines(lines_, ended_, read_one); !s.ok()) return s;
     if (!ended_) {
       return Status{Code::invalid, fmt::format("{}, line {}: no \"end\": the trace is truncated",
                                                file_, lines_.number())};
