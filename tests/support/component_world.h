@@ -56,6 +56,17 @@ class RecordedQueue final : public MessageQueue {
   Status result;  // of the next requests
 };
 
+#ifndef STUB_VERBS  // the folder of stub_verbs.cpp's library, from CMake
+#define STUB_VERBS ""
+#endif
+// Of a world whose verbs library does nothing.
+[[nodiscard]] inline Settings stub_settings() {
+  Settings settings = Settings::defaults();
+  settings.device = "virtual";
+  settings.verbs_path = STUB_VERBS;
+  return settings;
+}
+
 // What the state of an endpoint refers to.
 struct Surroundings {
   explicit Surroundings(Settings wanted) : settings(std::move(wanted)) {

@@ -15,10 +15,6 @@
 #include "core/messaging/messaging.h"
 #include "tests/support/component_world.h"
 
-#ifndef STUB_VERBS  // the folder of support/stub_verbs.cpp's library, from CMake
-#define STUB_VERBS ""
-#endif
-
 namespace turnout {
 
 class MessagingWorld : public ComponentWorld, public Messaging {
@@ -26,13 +22,6 @@ class MessagingWorld : public ComponentWorld, public Messaging {
   static constexpr std::uint32_t kEager = 4096;  // bytes of a receive, and of a send buffer
   static constexpr std::uint32_t kDepth = 8;     // of each send queue
   static constexpr std::uint32_t kSendBuffers = 16, kReceives = 16;
-
-  [[nodiscard]] static Settings stub_settings() {
-    Settings settings = Settings::defaults();
-    settings.device = "virtual";
-    settings.verbs_path = STUB_VERBS;
-    return settings;
-  }
 
   explicit MessagingWorld(const Settings& wanted = stub_settings())
       : ComponentWorld(wanted), Messaging{static_cast<EndpointState&>(*this)} {

@@ -17,23 +17,12 @@
 #include "core/memory/device_domain.h"
 #include "tests/support/component_world.h"
 
-#ifndef STUB_VERBS  // the folder of support/stub_verbs.cpp's library, from CMake
-#define STUB_VERBS ""
-#endif
-
 namespace turnout {
 
 class PartsWorld : public Surroundings, public Components {
  public:
   static constexpr std::uint32_t kBytes = 4096;  // of a receive
   static constexpr std::uint32_t kBuffers = 16;
-
-  [[nodiscard]] static Settings stub_settings() {
-    Settings wanted = Settings::defaults();
-    wanted.device = "virtual";
-    wanted.verbs_path = STUB_VERBS;
-    return wanted;
-  }
 
   explicit PartsWorld(const Settings& wanted = stub_settings())
       : Surroundings(wanted), Components(Surroundings::settings, clock, options, above) {

@@ -14,7 +14,7 @@ namespace turnout {
 namespace {
 
 Settings with(std::string_view policy, std::string_view transport) {
-  Settings settings = PartsWorld::stub_settings();
+  Settings settings = stub_settings();
   settings.policy = policy;
   settings.default_transport = transport;
   return settings;

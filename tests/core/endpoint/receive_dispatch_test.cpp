@@ -19,6 +19,13 @@ struct DispatchWorld : PartsWorld {
     made.address.seal();
     return made;
   }
+  // One that has one credit left, and a message that gives it five.
+  Peer& add_peer_in_need() {
+    Peer& peer = add_peer();
+    peer.tx.credits = 1;
+    return peer;
+  }
+  const wire::ControlMessage five{.type = wire::Control::credit, .credits = 5};
   ReceiveDispatch dispatch{*this};
 };
 
@@ -63,12 +70,8 @@ TEST(ReceiveDispatch, APeerThatCannotHaveARecordIsRejected) {
 
 TEST(ReceiveDispatch, AControlMessageReachesThePeerThatItNames) {
   DispatchWorld world;
-  Peer& peer = world.add_peer();
-  peer.tx.credits = 1;
-  wire::ControlMessage credit;
-  credit.type = wire::Control::credit;
-  credit.credits = 5;
-  world.arrive(peer, credit);
+  Peer& peer = world.add_peer_in_need();
+  world.arrive(peer, world.five);
   wire::ControlMessage shutdown;
   shutdown.type = wire::Control::shutdown;
   world.arrive(peer, shutdown);
@@ -82,18 +85,14 @@ TEST(ReceiveDispatch, AControlMessageReachesThePeerThatItNames) {
 
 TEST(ReceiveDispatch, DamagedOnesAndThoseOfStrangersAreDropped) {
   DispatchWorld world;
-  Peer& peer = world.add_peer();
-  peer.tx.credits = 1;
-  wire::ControlMessage credit;
-  credit.type = wire::Control::credit;
-  credit.credits = 5;
-  world.arrive(peer, credit, sizeof credit - 1);
+  Peer& peer = world.add_peer_in_need();
+  world.arrive(peer, world.five, sizeof world.five - 1);
   Peer stranger;
   stranger.id = 9;
   stranger.address.id = 77;
-  world.arrive(stranger, credit);
+  world.arrive(stranger, world.five);
   peer.lost = true;
-  world.arrive(peer, credit);
+  world.arrive(peer, world.five);
   EXPECT_TRUE(world.dispatch.poll_receive_queue());
   EXPECT_EQ(peer.tx.credits, 1u);
   EXPECT_EQ(world.resources.to_post_control.size(), 3u);
