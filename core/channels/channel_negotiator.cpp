@@ -33,8 +33,9 @@ namespace turnout {
 // Requests the peer to send into our ring, over DC or RC, or over RC without one. An existing ring
 // is kept.
 Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKind fallback) {
-  peer.change.make().wanted = to;
-  peer.change.make().fallback = fallback;
+  ChannelChange& change = peer.change.make();
+  change.wanted = to;
+  change.fallback = fallback;
   if (peer.remote_index == wire::kUnknownIndex) {
     return {Code::again, "wire-up with the peer is not complete"};
   }
@@ -95,8 +96,9 @@ void ChannelNegotiator::send_request(Peer& peer) {
   if (with_ring && fresh && context_.placement.checks()) peer.state->rx.ring->check();
   wire::ControlMessage message{.request = ++peer.change.make().request};
   if (with_ring && fresh) {
-    peer.state.make().rx.ring_request = message.request;
-    peer.state.make().rx.unreported_ring = 0;
+    PeerRxState& rx = peer.state.ref().rx;
+    rx.ring_request = message.request;
+    rx.unreported_ring = 0;
   }
   if (has_private) {
     peer.state.make().rx.private_queue.request = message.request;
@@ -122,12 +124,13 @@ void ChannelNegotiator::send_request(Peer& peer) {
 // Requests the switch back from our ring, or from RC to the ring over DC.
 void ChannelNegotiator::request_switch_back(Peer& peer, ChannelKind to) {
   peer.rx.state = ReceiveState::closing;
-  peer.change.make().wanted = to;
-  peer.change.make().requested_at = context_.clock.now();
+  ChannelChange& change = peer.change.make();
+  change.wanted = to;
+  change.requested_at = context_.clock.now();
   control_.send_control(peer, Purpose::establishment,
                         {.type = wire::Control::request,
                          .kind = static_cast<std::uint8_t>(to),
-                         .request = ++peer.change.make().request});
+                         .request = ++change.request});
 }
 
 void ChannelNegotiator::refuse(Peer& peer, std::uint32_t request, wire::Refusal why) {
@@ -153,8 +156,9 @@ void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t
 
 // Delays J4: sends nothing to this peer until its earlier messages have consumed receives.
 void ChannelNegotiator::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request) {
-  peer.change.make().answer.kind = to;
-  peer.change.make().answer.request = request;
+  ChannelAnswer& answer = peer.change.make().answer;
+  answer.kind = to;
+  answer.request = request;
   peer.tx.state = SendState::flushing;
   peer.tx.flush_posted = false;
   sender_.post_flush(peer);
@@ -246,10 +250,11 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
     switch_sending(peer, to, message.request);
     return;
   }
-  peer.change.make().answer.kind = to;
-  peer.change.make().answer.request = message.request;
-  peer.change.make().answer.fallback = static_cast<ChannelKind>(message.fallback);
-  peer.change.make().answer.private_credits = message.credits;
+  ChannelAnswer& answer = peer.change.make().answer;
+  answer.kind = to;
+  answer.request = message.request;
+  answer.fallback = static_cast<ChannelKind>(message.fallback);
+  answer.private_credits = message.credits;
   if (over_xrc(to)) return xrc_nodes_.take_xrc_request(peer, message.qp_id);
   if (!eviction_.active() || slots_.may_have_slot(peer, false) ||
       !slots_.park(peer, message.qp_id)) {
@@ -329,8 +334,9 @@ void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message
   peer.tx.state = SendState::steady;
   peer.tx.uses_rc = true;
   if (peer.change->answer.private_credits > 0) {
-    peer.state.make().tx.private_queue.credits = peer.change->answer.private_credits;
-    peer.state.make().tx.private_queue.request = message.request;
+    PrivateSender& sender = peer.state.make().tx.private_queue;
+    sender.credits = peer.change->answer.private_credits;
+    sender.request = message.request;
   }
   // Each has its own receives: no need to wait for messages in flight.
   if (peer.change->answer.kind == ChannelKind::rc_sr)
@@ -350,8 +356,9 @@ void ChannelNegotiator::switch_receiving(Peer& peer, ChannelKind to) {
   if (over_ring(to) && !polled) rings_.add(peer);
   if (!over_ring(to) && polled) {
     rings_.remove(peer);
-    peer.state.make().rx.ring.reset();
-    peer.state.make().rx.unreported_ring = 0;
+    PeerRxState& rx = peer.state.ref().rx;
+    rx.ring.reset();
+    rx.unreported_ring = 0;
   }
 }
 

@@ -143,8 +143,9 @@ void ChannelSelector::on_message_counted(Peer& peer) {
       peer.connection->recovery) [[unlikely]]
     return;
   if (context_.settings.test_switch_every > 0) {
-    if (++peer.change.make().since_switch < context_.settings.test_switch_every) return;
-    peer.change.make().since_switch = 0;
+    ChannelChange& change = peer.change.make();
+    if (++change.since_switch < context_.settings.test_switch_every) return;
+    change.since_switch = 0;
     // Cycles through all channel changes.
     using enum ChannelKind;
     static constexpr std::array kTour = {dc_rdma, rc_rdma,     dc_rdma, dc_sendrecv, rc_rdma,
@@ -155,11 +156,11 @@ void ChannelSelector::on_message_counted(Peer& peer) {
     if (context_.over_datagrams()) {
       to = peer.rx.kind == context_.default_channel ? rc_rdma : context_.default_channel;
     } else if (resources_.xrc) {
-      to = kNodeTour[peer.change.make().forced_step++ % kNodeTour.size()];
+      to = kNodeTour[change.forced_step++ % kNodeTour.size()];
       if (to == peer.rx.kind || !has_change(peer.rx.kind, to)) return;
     } else {
       do {
-        to = kTour[peer.change.make().forced_step++ % kTour.size()];
+        to = kTour[change.forced_step++ % kTour.size()];
         if (to == rc_srq && context_.traits.has_private_receives) to = rc_sr;
       } while (to == peer.rx.kind || !has_change(peer.rx.kind, to));
     }
@@ -208,14 +209,15 @@ void ChannelSelector::change_channel(Peer& peer, ChannelKind to, ChannelKind fal
       !has_change(peer.rx.kind, to) || ChannelNegotiator::excludes(peer, to)) {
     return;
   }
-  peer.change.make().decision = context_.decisions.add({.time = context_.age(),
-                                                        .peer = peer.id,
-                                                        .from = peer.rx.kind,
-                                                        .to = to,
-                                                        .reason = reason,
-                                                        .outcome = "in progress"});
-  peer.change.make().predicted_gain = gain;
-  peer.change.make().reason = reason;
+  ChannelChange& change = peer.change.make();
+  change.decision = context_.decisions.add({.time = context_.age(),
+                                            .peer = peer.id,
+                                            .from = peer.rx.kind,
+                                            .to = to,
+                                            .reason = reason,
+                                            .outcome = "in progress"});
+  change.predicted_gain = gain;
+  change.reason = reason;
   if (to == context_.default_channel || ring_over_connection(peer.rx.kind))
     return negotiator_.request_switch_back(peer, to);
   if (Status status = negotiator_.request_channel(peer, to, fallback); !status.ok())

@@ -58,8 +58,9 @@ void ConnectionRecovery::fail_connection(Peer& peer, const ibv_wc* wc) {
 void ConnectionRecovery::forget_changes(Peer& peer, Nanoseconds now) {
   if (peer.connection->eviction.waits_for_slot) eviction_.stop_waiting(peer.connect().eviction);
   if (peer.change->decision != 0) outcomes_.decided(peer, "not done: the connection failed");
-  peer.change.make().requested_at = now;
-  peer.change.make().final_channel = context_.default_channel;
+  ChannelChange& change = peer.change.make();
+  change.requested_at = now;
+  change.final_channel = context_.default_channel;
   peer.rx.state = ReceiveState::error;
   if (messages_over_rc(peer.rx.kind)) {
     peer.receive_on(context_.default_channel, context_.age());
@@ -74,7 +75,7 @@ void ConnectionRecovery::forget_changes(Peer& peer, Nanoseconds now) {
   peer.tx.uses_rc = false;
   PrivateSender& sender = peer.state.make().tx.private_queue;
   sender.request = sender.credits = 0;
-  peer.change.make().answer.private_credits = 0;
+  change.answer.private_credits = 0;
   if (over_rc(peer.tx.kind)) {
     const bool ring = peer.tx.kind == ChannelKind::rc_rdma && !context_.over_datagrams();
     peer.send_on(ring ? ChannelKind::dc_rdma : context_.default_channel, context_.age());

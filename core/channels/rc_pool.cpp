@@ -125,14 +125,14 @@ void RcPool::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at) {
 // Removes the queue pair from the peer.
 void RcPool::discard_rc(Peer& peer) {
   --active_rc_;
-  peer.connect().remote_qp_id = 0;
-  const Nanoseconds chosen_at = eviction_.gone(peer.connect().eviction);
-  private_receives_.close_private_receives(peer, peer.connection->rc_job != nullptr
-                                                     ? *peer.connection->rc_job->queue
-                                                     : *peer.connection->rc);
-  if (peer.connection->rc_job != nullptr) {  // see end_job()
-    peer.connection->rc_job->peer = nullptr;
-    peer.connect().rc_job = nullptr;
+  PeerConnection& connection = peer.connect();
+  connection.remote_qp_id = 0;
+  const Nanoseconds chosen_at = eviction_.gone(connection.eviction);
+  private_receives_.close_private_receives(
+      peer, connection.rc_job != nullptr ? *connection.rc_job->queue : *connection.rc);
+  if (connection.rc_job != nullptr) {  // see end_job()
+    connection.rc_job->peer = nullptr;
+    connection.rc_job = nullptr;
     ++resetting_rc_;
     return;
   }

@@ -75,8 +75,9 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
     negotiator_.drop_new_ring(peer);
     peer.rx.state = ReceiveState::error;
   }
-  peer.change.make().requested_at = now;
-  peer.change.make().final_channel = context_.default_channel;
+  ChannelChange& change = peer.change.make();
+  change.requested_at = now;
+  change.final_channel = context_.default_channel;
   xrc.bytes = Reservation();
   if (xrc.job != nullptr) {  // of a void request
     xrc.job->peer = nullptr;

@@ -54,8 +54,7 @@ void Credits::credits_given(Peer& peer, const wire::Header& header) {
   // Late credits of an earlier ring are ignored.
   if (header.ring_credits > 0 && over_ring(peer.tx.kind) &&
       header.ring == static_cast<std::uint8_t>(peer.state->tx.ring.request)) {
-    RingSender& ring = peer.state.ref().tx.ring;
-    ring.credits = std::min(ring.credits + header.ring_credits, ring.entries);
+    peer.state.ref().tx.ring.give_credits(header.ring_credits);
   }
 }
 

@@ -171,13 +171,14 @@ void PrivateReceiveQueues::report_private_credits(Peer& peer) {
 void PrivateReceiveQueues::send_private_credits(Peer& peer) {
   // The peer knows of them by the time it sends over RC.
   if (!over_rc(peer.rx.kind)) return;
-  wire::ControlMessage message{.type = wire::Control::credit,
-                               .kind = static_cast<std::uint8_t>(ChannelKind::rc_sr),
-                               .request = peer.state->rx.private_queue.request,
-                               .credits = static_cast<std::uint16_t>(std::min(
-                                   peer.state->rx.private_queue.unreported, wire::kMostCredits))};
-  peer.state.make().rx.private_queue.unreported -= message.credits;
-  peer.state.make().rx.private_queue.granted += message.credits;
+  PrivateReceives& receives = peer.state.make().rx.private_queue;
+  wire::ControlMessage message{
+      .type = wire::Control::credit,
+      .kind = static_cast<std::uint8_t>(ChannelKind::rc_sr),
+      .request = receives.request,
+      .credits = static_cast<std::uint16_t>(std::min(receives.unreported, wire::kMostCredits))};
+  receives.unreported -= message.credits;
+  receives.granted += message.credits;
   credits_.count_credit_message();
   control_.send_control(peer, Purpose::credit, message);
 }

@@ -37,8 +37,9 @@ void PutEngine::on_rtr(Peer& peer, const wire::Detail& rtr) {
     if (defers(peer)) put_deferred(peer);
     return;
   }
-  peer.state.make().tx.declines_rtrs = true;
-  peer.state.make().tx.declined_at = rtr.sequence;
+  PeerTxState& tx = peer.state.make().tx;
+  tx.declines_rtrs = true;
+  tx.declined_at = rtr.sequence;
   if (defers(peer)) {  // a usable one is unlikely
     peer.state->tx.rtrs->waits.count(false);
     release_deferred(peer);

@@ -162,13 +162,14 @@ void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanosec
     return;
   }
   if (!waited) return;
-  if (peer.state->rx.stuck_since == 0) {
-    peer.state.make().rx.stuck_since = now;
-    peer.state.make().rx.stuck_reported = false;
+  PeerRxState& rx = peer.state.make().rx;
+  if (rx.stuck_since == 0) {
+    rx.stuck_since = now;
+    rx.stuck_reported = false;
   }
-  const Nanoseconds stuck = now - peer.state->rx.stuck_since;
+  const Nanoseconds stuck = now - rx.stuck_since;
   if (stuck < kTellAfter * context_.settings.keepalive ||
-      (peer.state->rx.stuck_reported && stuck < kGiveUpAfter * context_.settings.keepalive)) {
+      (rx.stuck_reported && stuck < kGiveUpAfter * context_.settings.keepalive)) {
     return;
   }
   Status why{Code::over_budget,
@@ -179,7 +180,7 @@ void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanosec
   if (stuck >= kGiveUpAfter * context_.settings.keepalive) {
     events_.lose_peer(peer, why);
   } else {
-    peer.state.make().rx.stuck_reported = true;
+    rx.stuck_reported = true;
     TURNOUT_LOG(protocol, warn, "{}", why.text());
   }
 }

@@ -176,6 +176,8 @@ struct RingSender {
   RingCursor next;
   bool checked = false;  // messages carry checksums
 
+  // So many entries are free again.
+  void give_credits(std::uint32_t freed) noexcept { credits = std::min(credits + freed, entries); }
   // Address behind the entry that the next message goes to.
   [[nodiscard]] std::uint64_t entry_end() const noexcept {
     return address + (std::uint64_t{next.entry} + 1) * entry_size;
