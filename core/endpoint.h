@@ -149,7 +149,10 @@ class Endpoint {
   // id.
   // Errors: over_budget, version, invalid.
   [[nodiscard]] virtual Result<PeerId> peer(const Address& address) = 0;
+  // Put together, with its checksum: not for each message.
   [[nodiscard]] virtual Address peer_address(PeerId peer) const noexcept = 0;
+  // Address::id of the peer.
+  [[nodiscard]] virtual std::uint64_t endpoint_id(PeerId peer) const noexcept = 0;
   // There will be so many peers at most, as far as the caller knows: connections and rings leave
   // the memory of their records free, up to a quarter of the budget. May be called again.
   virtual void expect_peers(std::size_t count) = 0;

@@ -33,6 +33,9 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Address peer_address(PeerId peer) const noexcept override {
     return parts_.peer_table.peer_address(peer);
   }
+  [[nodiscard]] std::uint64_t endpoint_id(PeerId peer) const noexcept override {
+    return parts_.peer_table.peers()[peer].address.id;
+  }
   void expect_peers(std::size_t count) override { parts_.peer_table.expect_peers(count); }
   [[nodiscard]] Status send(const SendRequest& request) override {
     return measured([&] { return parts_.operations.send_engine.send_now(request); });

@@ -45,6 +45,9 @@ class RecordingEndpoint final : public Endpoint {
   Address peer_address(PeerId peer) const noexcept override {
     return endpoint_->peer_address(peer);
   }
+  std::uint64_t endpoint_id(PeerId peer) const noexcept override {
+    return endpoint_->endpoint_id(peer);
+  }
   void expect_peers(std::size_t count) override { endpoint_->expect_peers(count); }
   Status send(const SendRequest& request) override {
     return start(request, &Endpoint::send, [&](Nanoseconds at, std::uint32_t number) {
@@ -69,7 +72,7 @@ class RecordingEndpoint final : public Endpoint {
       operation.request = next_request();
       visit.event();
       if (request.peer != kAnyPeer) {
-        file_.on_wireup_request(request.peer, endpoint_->peer_address(request.peer));
+        file_.on_wireup_request(request.peer, endpoint_->endpoint_id(request.peer));
       }
       file_.receive(age(), operation.request, request.peer, length_of(request.buffer),
                     request.tagged ? request.tag : 0, request.tagged && request.ignore != 0,
@@ -215,7 +218,7 @@ class RecordingEndpoint final : public Endpoint {
     }
     operation.request = next_request();
     visit.event();
-    file_.on_wireup_request(request.peer, endpoint_->peer_address(request.peer));
+    file_.on_wireup_request(request.peer, endpoint_->endpoint_id(request.peer));
     const Nanoseconds at = age();
     write(at, operation.request);
     if (silent) {
@@ -297,7 +300,7 @@ class RecordingEndpoint final : public Endpoint {
     write_computed();
     const Nanoseconds at = age();
     std::uint32_t request = operation.request;
-    file_.on_wireup_request(completion.source, endpoint_->peer_address(completion.source));
+    file_.on_wireup_request(completion.source, endpoint_->endpoint_id(completion.source));
     const std::uint64_t tag = operation.tagged ? completion.tag : 0;
     if (operation.multi) {
       request = next_request();

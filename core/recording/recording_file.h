@@ -43,11 +43,11 @@ class RecordingFile {
   RecordingFile& operator=(const RecordingFile&) = delete;
 
   // Before the peer's first event; once is enough.
-  void on_wireup_request(PeerId peer, const Address& address) {
+  void on_wireup_request(PeerId peer, std::uint64_t endpoint_id) {
     if (peer < introduced_.size() && introduced_[peer]) return;
     if (peer >= introduced_.size()) introduced_.resize(std::size_t{peer} + 1);
     introduced_[peer] = true;
-    line("p {} {:016x}\n", peer, address.id);
+    line("p {} {:016x}\n", peer, endpoint_id);
   }
   void send(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes,
             std::uint64_t tag, bool tagged) {

@@ -96,6 +96,7 @@ class PeerTable {
   [[nodiscard]] std::uint64_t room_for_channels()
       const noexcept;  // what reserved_headroom() leaves of it
   [[nodiscard]] PeerRecords& peers() noexcept { return peers_; }
+  [[nodiscard]] const PeerRecords& peers() const noexcept { return peers_; }
   // What a peer takes of the budget.
   [[nodiscard]] std::uint64_t record_bytes() const noexcept;
 

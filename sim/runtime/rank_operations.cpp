@@ -212,7 +212,7 @@ bool RankOperations::drain() {
 }
 
 void RankOperations::end_receive(const Completion& completion, Entry& entry) {
-  const std::uint32_t source = rank_of(endpoint_->peer_address(completion.source).id);
+  const std::uint32_t source = rank_of(endpoint_->endpoint_id(completion.source));
   entry.received = {source, completion.tag, completion.length};
   if (job_.options.keep_latencies) {
     job_.latencies.end(source, rank_, completion.tag, job_.world.process_time());

@@ -147,7 +147,7 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
       }
       if (shared.job.options.keep_reports && sent > 0) {
         outcome->pairs.push_back(
-            {{rank->id(), rank_of(rank->endpoint()->peer_address(peer.peer).id)}, sent});
+            {{rank->id(), rank_of(rank->endpoint()->endpoint_id(peer.peer))}, sent});
       }
     }
     if (shared.job.options.keep_reports) outcome->reports.push_back(std::move(report));

@@ -60,6 +60,9 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
   [[nodiscard]] Result<PeerId> peer(const Address& address) override;
   [[nodiscard]] Address peer_address(PeerId peer) const noexcept override { return peers_[peer]; }
+  [[nodiscard]] std::uint64_t endpoint_id(PeerId peer) const noexcept override {
+    return peers_[peer].id;
+  }
   void expect_peers(std::size_t count) override { expected_peers = count; }
   [[nodiscard]] Status send(const SendRequest& request) override;
   [[nodiscard]] Status recv(const RecvRequest& request) override;
