@@ -41,10 +41,14 @@ KNOWN = [
     (r"test_comm_topo\..*\.testDistgraphcomm$", "mpich", "5.0.2",
      "MPICH's any-source probe and receive see different messages when one is the rank's own "
      "(tests/mpi/mpich_probe_self.c shows it over tcp)"),
-    (r"test_util_sync\.Test(Mutex|Condition)\w*World\.", "mpi4py", "4.1.2",
+    (r"test_util_sync\.Test(Mutex|Condition|Semaphore)\w*World\.", "mpi4py", "4.1.2",
      "mpi4py's Mutex stands in the queue before its own Accumulate that empties `next` is complete, so "
      "that may undo the Accumulate of the one behind: both wait for ever (over tcp too, now and then, on a "
-     "busy machine)"),
+     "busy machine); its Condition has a Mutex, and its Semaphore a Condition"),
+    (r"test_rma\.\w+\.testStartCompletePostTest$", "mpi4py", "4.1.2",
+     "it takes for granted that rank 0's MPI_Win_complete, a message of its own, has come before the last "
+     "message of a barrier from another rank; over Turnout it does not once in 10,000 times, while the "
+     "pair changes its channel, and MPI promises nothing of the kind"),
 ]
 RERUNS = 12  # of a module, each without the test that did not end before
 
