@@ -166,7 +166,6 @@ struct Cq {
   bool single_threaded;                 // IBV_CREATE_CQ_ATTR_SINGLE_THREADED: no poll_lock
   bool extended;
   Completion current;                     // start_poll .. end_poll
-  std::atomic<std::uint32_t> idle_polls;  // that found nothing since one did not; a hint
   std::atomic<std::uint32_t> users;
   std::uint32_t comp_events_read;  // guarded by verbs.mutex
   std::uint32_t async_events_read;

@@ -10,6 +10,7 @@
 
 #include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/idle_polls.h"
 
 namespace turnout::hca {
 
@@ -200,7 +201,7 @@ bool LiveCompletions::take(Cq& cq, Completion& out) {
     out = slot;
     cq.record->head.store(++cq.head, std::memory_order_release);
     set_next(cq);
-    cq.idle_polls.store(0, std::memory_order_relaxed);
+    idle_polls.found_work();
     if (out.dropped != 0) continue;
     if (out.send != 0) {
       Qp* qp = objects.qps[out.qpn & (kMaxQps - 1)].load(std::memory_order_acquire);

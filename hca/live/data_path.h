@@ -6,10 +6,9 @@
 // Any thread.
 #pragma once
 
-#include <sched.h>
-
 #include "hca/device/data_path.h"
 #include "hca/device/queue_pair.h"
+#include "hca/live/idle_polls.h"
 #include "hca/live/send_queues.h"
 
 namespace turnout::hca {
@@ -22,6 +21,7 @@ class LiveDataPath final : public DataPath, LiveParts {
     return check_request(qp, qp.record->phase(), wqe);
   }
   int send(Qp& qp, SendWqe& wqe) override {
+    idle_polls.found_work();
     const QpPhase phase = qp.record->phase();
     if (const int error = check_request(qp, phase, wqe); error != 0) return error;
     wqe.position = ++qp.posted;
@@ -55,16 +55,7 @@ class LiveDataPath final : public DataPath, LiveParts {
   }
   bool take(Cq& cq, Completion& out) override { return completions.take(cq, out); }
   int idle(Cq& cq) override {
-    // A real adapter works while its host polls. Here the peer needs a processor for that, and
-    // there may be fewer of them than processes that poll: after some 20 us of it, let others run.
-    constexpr std::uint32_t kPatience = 512, kBetween = 64;
-    const std::uint32_t polls = cq.idle_polls.load(std::memory_order_relaxed) + 1;
-    if (polls < kPatience) {
-      cq.idle_polls.store(polls, std::memory_order_relaxed);
-    } else {
-      cq.idle_polls.store(kPatience - kBetween, std::memory_order_relaxed);
-      sched_yield();
-    }
+    idle_polls.found_nothing();
     if (send_queues.next_retry() != UINT64_MAX) send_queues.retry_due(Caller::program);
     return cq.record->overflowed.load(std::memory_order_acquire) != 0 ? -1 : 0;
   }

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "hca/live/data_path.h"
 #include "hca/live/firmware.h"
+#include "hca/live/idle_polls.h"
 #include "hca/live/object_verbs.h"
 
 namespace turnout::hca {
@@ -39,9 +40,10 @@ class LiveEngine {
   std::uint32_t contexts_ = 0;  // guarded by the registry's mutex
   Memory memory_{*fabric_};
   LocalObjects local_;
-  LiveParts parts_{*fabric_,     local_,   memory_,      events_,    hazards_, completions_,
-                   receives_,    regions_, windows_,     multicast_, numbers_, executor_,
-                   send_queues_, xrc_,     queue_pairs_, srqs_};
+  IdlePolls idle_polls_;
+  LiveParts parts_{*fabric_,     local_,       memory_,  idle_polls_,  events_,    hazards_,
+                   completions_, receives_,    regions_, windows_,     multicast_, numbers_,
+                   executor_,    send_queues_, xrc_,     queue_pairs_, srqs_};
   LiveEvents events_{parts_};
   Hazards hazards_{parts_};
   LiveCompletions completions_{parts_};

@@ -15,6 +15,7 @@ struct LiveParts {
   Fabric& fabric;
   LocalObjects& objects;
   class Memory& memory;
+  class IdlePolls& idle_polls;
   class LiveEvents& events;
   class Hazards& hazards;
   class LiveCompletions& completions;
