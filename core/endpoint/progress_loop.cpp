@@ -16,7 +16,9 @@ bool ProgressLoop::progress_now() {
     moved = receive_dispatch_.poll_receive_queue();
     if (!rings.speaking().empty()) moved |= operations.receive_engine.poll_rings(rings.speaking());
   }
-  moved |= send_completions_.poll_send_queue();
+  // An unsignalled request has a completion only if it fails.
+  if (resources_.awaits_completion() || context_.ticks % kPollForFailures == 0)
+    moved |= send_completions_.poll_send_queue();
   const bool due = rings.silent_due(moved) || context_.closing;
   if (!rings.silent().empty())  // if not due, poll again: a message may have arrived
     moved |= !due || operations.receive_engine.poll_rings(rings.silent());

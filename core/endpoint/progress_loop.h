@@ -26,8 +26,9 @@ class ProgressLoop : ComponentsUser {
   SendCompletions& send_completions_;
   EndpointReporter& reporter_;
 
-  // Progress calls between two clock reads. Under a virtual clock reading it costs nothing, and
-  // every call may be the last for long.
+  // Progress calls between two looks for completions of failed requests, and between two clock
+  // reads. Under a virtual clock reading it costs nothing, and every call may be the last for long.
+  static constexpr std::uint32_t kPollForFailures = 16;
   const std::uint32_t tick_every_ = context_.simulation.processor == nullptr ? 64 : 1;
 };
 

@@ -57,6 +57,11 @@ struct TransportResources {
     record->dc_key = peer.address.id;
   }
 
+  // A request is in flight whose completion will come.
+  [[nodiscard]] bool awaits_completion() const noexcept {
+    return (unsignalled_data.signalled | unsignalled_control.signalled) != 0;
+  }
+
   verbs::Cq receive_cq, send_cq;
   verbs::Srq data_srq, control_srq;
   std::unique_ptr<XrcDomain> xrc;  // null: nothing was over XRC yet

@@ -48,12 +48,13 @@ struct SendRecord {
   std::uint64_t dc_key = 0;  // id of the endpoint it goes to
 };
 
-// Buffers of one pool used by requests that no signalled request follows yet, over all queues that
-// use the pool. Limited to a share of the pool: further requests are signalled, so the pool cannot
-// be exhausted with no completion pending that would return buffers.
+// Of all queues that use one pool. The buffers of requests that no signalled request follows yet are
+// limited to a share of the pool: further requests are signalled, so the pool cannot be exhausted
+// with no completion pending that would return buffers.
 struct UnsignalledBuffers {
   std::uint32_t held = 0;
   std::uint32_t limit = 0;
+  std::uint32_t signalled = 0;  // requests in flight whose completion will come
 };
 
 class SendQueue {
@@ -62,7 +63,10 @@ class SendQueue {
   SendQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers,
             std::uint8_t epoch = 0)
       : depth_(depth), buffers_(buffers), id_(id), epoch_(epoch) {}
-  ~SendQueue() { buffers_.held -= held_; }
+  ~SendQueue() {
+    buffers_.held -= held_;
+    while (!records_.empty()) (void)take_first();
+  }
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
 
@@ -123,7 +127,10 @@ class SendQueue {
     }
     return false;
   }
-  void push(const SendRecord& record) { records_.push_back(record); }
+  void push(const SendRecord& record) {
+    buffers_.signalled += record.signalled;
+    records_.push_back(record);
+  }
   // To the adapter, by ibv_post_send(3); `object`: the queue pair, for the error.
   [[nodiscard]] Status submit(ibv_send_wr* request, const char* object) {
     ibv_send_wr* bad = nullptr;
@@ -141,6 +148,7 @@ class SendQueue {
   }
   SendRecord take_first() {
     const SendRecord record = records_[0];
+    buffers_.signalled -= record.signalled;
     records_.pop_front();
     ++head_;
     return record;
