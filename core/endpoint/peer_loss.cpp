@@ -62,6 +62,7 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
     t = next;
   }
   operations_.fragments.end_incoming(&peer);
+  operations_.unexpected.drop_partial(peer);
   if (peer.link) ud_.drop_ud(peer);
   if (peer.connection->eviction.waits_for_slot) eviction_.stop_waiting(peer.connect().eviction);
   if (peer.connection->recovery) channels_.recovery.end_recovery(peer);

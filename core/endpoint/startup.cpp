@@ -11,6 +11,10 @@
 
 namespace turnout {
 namespace {
+// Below it two copies take less than a system call that reads the other process's memory:
+// docs/benchmarks.md.
+constexpr std::uint64_t kThresholdOfVirtualAdapter = 8 << 10;
+
 // Unlike a process id it is never reused within a job.
 std::uint64_t unique_id() {
   std::random_device entropy;
@@ -39,6 +43,12 @@ Status Startup::choose_default_channel() {
                         settings.policy, context_.device->name())};
   }
   context_.format.own_eager_size = static_cast<std::uint32_t>(settings.ring_entry_size);
+  const bool between_processes = context_.device->is_virtual() && !context_.device->is_simulated();
+  context_.format.rendezvous_threshold =
+      std::min(settings.rendezvous_threshold != 0 ? settings.rendezvous_threshold
+               : between_processes                ? kThresholdOfVirtualAdapter
+                                                  : 0,
+               settings.unexpected_memory);  // an eager message must fit there
   if (dc) return {};
   context_.default_channel = ChannelKind::ud_sendrecv;
   context_.receive_cost.set_default_channel(context_.default_channel);

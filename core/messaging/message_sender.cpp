@@ -9,6 +9,7 @@ namespace {
 Traffic traffic_of(wire::Type type) noexcept {
   switch (type) {
     case wire::Type::eager:
+    case wire::Type::eager_first:
     case wire::Type::fragment:
     case wire::Type::atomic:
     case wire::Type::put:
@@ -37,8 +38,7 @@ void MessageSender::fill_header(Peer& peer, const StreamMessage& message, wire::
   header->data = message.data;
   header->sequence = peer.tx.sequence++;
   header->index = peer.remote_index;
-  header->length = static_cast<std::uint16_t>(
-      message.length + ((message.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0));
+  header->length = static_cast<std::uint16_t>(message.length + message.prefix_bytes());
   header->type = message.type;
   header->flags = message.flags;
   private_receives_.hand_back(peer, header);
@@ -87,13 +87,12 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
   const std::uint32_t srq = over_xrc(peer.tx.kind) ? peer.connection->xrc->srq : 0;
   MessageQueue& dc = *resources_.pool(Purpose::data)[peer.data_queue];
   if (ring.credits == 0 || (rc != nullptr ? rc->full() : dc.full())) return false;
-  const bool acknowledged = (message.flags & wire::kAcknowledge) != 0;
-  const std::size_t prefix = acknowledged ? wire::kOperationBytes : 0;
+  const std::size_t prefix = message.prefix_bytes();
   const std::size_t bytes = prefix + message.length + sizeof(wire::Header);
   const std::uint64_t remote = ring.entry_end() - bytes;
   Status status;
   // A message over DC keeps its buffer until complete, see DcInitiator.
-  const bool small = rc != nullptr && !acknowledged && rc->takes_inline(bytes);
+  const bool small = rc != nullptr && prefix == 0 && rc->takes_inline(bytes);
   std::uint32_t buffer = kNoBuffer;
   if (!small) {
     buffer = resources_.send_pool.take();
@@ -119,7 +118,7 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
     status = rc->write_inline(sges, count, remote, ring.rkey, peer.id, srq);
   } else {
     std::byte* const start = resources_.send_pool.data(buffer);
-    std::memcpy(start, &message.operation, prefix);
+    std::memcpy(start, &message.prefix, prefix);
     std::byte* const to = start + prefix;
     if (message.bytes != nullptr) {
       std::memcpy(to, message.bytes, message.length);
@@ -179,7 +178,8 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
   }
   if (rc ? peer.connection->rc->full() : default_queue.full()) return false;
   const bool with_wireup = peer.remote_index == wire::kUnknownIndex;
-  if (rc && !with_wireup && (message.flags & wire::kAcknowledge) == 0 &&
+  const std::size_t prefix = message.prefix_bytes();
+  if (rc && !with_wireup && prefix == 0 &&
       peer.connection->rc->takes_inline(sizeof(wire::Header) + message.length)) {
     return post_inline_over_rc(peer, message);
   }
@@ -204,10 +204,8 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
     to += sizeof wireup;
   }
   std::memcpy(start, &header, sizeof header);
-  if ((message.flags & wire::kAcknowledge) != 0) {
-    std::memcpy(to, &message.operation, wire::kOperationBytes);
-    to += wire::kOperationBytes;
-  }
+  std::memcpy(to, &message.prefix, prefix);
+  to += prefix;
   if (message.bytes != nullptr) {
     std::memcpy(to, message.bytes, message.length);
   } else if (message.iov != nullptr) {

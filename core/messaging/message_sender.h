@@ -18,9 +18,16 @@ struct StreamMessage {
   const IoVec* iov = nullptr;        // payload, or
   const std::byte* bytes = nullptr;  // contiguous
   std::size_t length = 0;
-  std::uint64_t operation = 0;  // precedes the payload if flags ask to acknowledge
+  // Precedes the payload: the operation if flags ask to acknowledge, the length of all fragments.
+  std::uint64_t prefix = 0;
   std::uint64_t counts_as = 0;  // message bytes, for the report
   bool counted = false;         // in the report
+
+  [[nodiscard]] std::size_t prefix_bytes() const noexcept {
+    static_assert(wire::kOperationBytes == sizeof prefix && wire::kTotalBytes == sizeof prefix);
+    const bool has = (flags & wire::kAcknowledge) != 0 || type == wire::Type::eager_first;
+    return has ? sizeof prefix : 0;
+  }
 };
 
 class MessageSender : Component {

@@ -27,6 +27,17 @@ void FragmentEngine::request_fragments(Transfer& transfer, const wire::Rts& rts)
                          .operation = rts.operation});
 }
 
+void FragmentEngine::expect_fragments(Transfer& transfer, std::uint64_t expected,
+                                      std::uint64_t arrived) {
+  Peer& peer = *transfer.peer;
+  assert(arrived < expected && !awaits_fragment(peer));
+  transfer.incoming.expected = expected;
+  transfer.posted = arrived;
+  transfer.incoming.id = incoming_.add(&transfer);
+  peer.state.make().rx.fragmented = transfer.incoming.id;
+  ++peer.rx.incoming_large;
+}
+
 // The queue pair of the read failed.
 void FragmentEngine::fall_back_to_fragments(Transfer& transfer) {
   if (transfer.listed) rdma_.active_transfers().remove(&transfer);
@@ -91,7 +102,10 @@ Transfer* FragmentEngine::find_incoming(const Peer& peer, std::uint64_t number,
 
 // At the receiver; fragments arrive in stream order.
 void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const std::byte* payload) {
-  Transfer* const transfer = find_incoming(peer, header.tag, Transfer::Kind::read);
+  const bool eager = header.tag == 0;
+  if (eager && peer.state->rx.partial != nullptr) return keep_fragment(peer, header, payload);
+  Transfer* const transfer =
+      find_incoming(peer, eager ? peer.state->rx.fragmented : header.tag, Transfer::Kind::read);
   if (transfer == nullptr) {
     TURNOUT_LOG(protocol, debug,
                 "{}: dropped a fragment for transfer {:#x}, which no longer exists",
@@ -115,7 +129,24 @@ void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const s
   if (transfer->posted < transfer->incoming.expected) return;
   incoming_.remove(transfer->incoming.id);
   --peer.rx.incoming_large;
+  if (eager) peer.state.ref().rx.fragmented = 0;
   rdma_.end_transfer(*transfer);
+}
+
+// Of an eager message that no receive takes yet. may_deliver() has made room.
+void FragmentEngine::keep_fragment(Peer& peer, const wire::Header& header,
+                                   const std::byte* payload) {
+  UnexpectedMessage& message = *peer.state->rx.partial;
+  if (!message.has_room) return;  // the endpoint closes
+  if (header.data != message.arrived || header.length > message.total - message.arrived) {
+    return events_.protocol_error(
+        peer, fmt::format("fragment of {} bytes at offset {}, with {} of {} bytes received",
+                          header.length, header.data, message.arrived, message.total));
+  }
+  std::memcpy(message.heap.get() + message.arrived, payload, header.length);
+  context_.charge(Work::copy, header.length);
+  message.arrived += header.length;
+  if (!message.partial()) peer.state.ref().rx.partial = nullptr;
 }
 
 // Of a lost peer; null: the endpoint closes, and user buffers must not be accessed any more.
@@ -126,6 +157,8 @@ void FragmentEngine::end_incoming(const Peer* peer) {
     if (transfer->kind == Transfer::Kind::rtr_recv) continue;  // ends with its receive
     incoming_.remove(transfer->incoming.id);
     --transfer->peer->rx.incoming_large;
+    if (transfer->peer->state->rx.fragmented == transfer->incoming.id)
+      transfer->peer->state.ref().rx.fragmented = 0;
     transfer->status =
         peer != nullptr ? peer->state->loss : Status{Code::canceled, "the endpoint is closing"};
     rdma_.end_transfer(*transfer);

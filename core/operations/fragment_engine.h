@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FragmentEngine: large messages as fragments in the stream, where neither end can use RDMA.
+// FragmentEngine: messages in fragments of the stream: large ones where neither end can use RDMA,
+// and eager ones that are too long for one message.
 //
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
@@ -19,6 +20,13 @@ class FragmentEngine : MessagingUser {
   void on_fragment_request(Peer& peer, const wire::ControlMessage& message);
   bool pump_fragments();
   void on_fragment(Peer& peer, const wire::Header& header, const std::byte* payload);
+  // The other fragments of an eager message of `expected` bytes go where the transfer says, from
+  // its byte `arrived` on.
+  void expect_fragments(Transfer& transfer, std::uint64_t expected, std::uint64_t arrived);
+  // An eager message of the peer has not arrived whole.
+  [[nodiscard]] static bool awaits_fragment(const Peer& peer) noexcept {
+    return peer.state->rx.fragmented != 0 || peer.state->rx.partial != nullptr;
+  }
   void end_incoming(const Peer* peer);
   // Of those in incoming_ of this peer; null: none of that number and kind.
   [[nodiscard]] Transfer* find_incoming(const Peer& peer, std::uint64_t number,
@@ -26,6 +34,8 @@ class FragmentEngine : MessagingUser {
   [[nodiscard]] SlotTable<Transfer>& incoming() noexcept { return incoming_; }
 
  private:
+  void keep_fragment(Peer& peer, const wire::Header& header, const std::byte* payload);
+
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
 

@@ -167,7 +167,7 @@ void RdmaEngine::end_transfer(Transfer& transfer) {
   if (transfer.incoming.receive != nullptr) {
     RecvOperation& receive = *transfer.incoming.receive;
     --receive.transfers;
-    if (!peer.lost && transfer.kind == Transfer::Kind::read) {
+    if (!peer.lost && transfer.kind == Transfer::Kind::read && transfer.incoming.fin != 0) {
       control_.send_fin(peer, transfer.incoming.fin, transfer.status);
     }
     release_rc();

@@ -61,7 +61,8 @@ void ReceiveEngine::take_message(Peer& peer, const wire::Parsed& parsed, std::ui
 void ReceiveEngine::keep_out_of_order(Peer& peer, OutOfOrderMessage message) {
   if (!resources_.receive_pool.is_private(message.buffer)) {
     if (resources_.receives_scarce())
-      message.copy = unexpected_.copy_aside(resources_.received(message.buffer), message.length);
+      message.copy = unexpected_.copy_aside(resources_.received(message.buffer), message.length,
+                                            message.length);
     if (message.copy) {
       resources_.to_post.push_back(message.buffer);
     } else {
@@ -225,6 +226,17 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
       return;
     }
   }
+  if (header.type == wire::Type::eager_first) {
+    std::uint64_t total;
+    Status status = wire::parse_total(header, arrival.payload, &total);
+    if (status.ok() && fragments_.awaits_fragment(peer))
+      status = {Code::invalid, "message: fragments of the one before it are missing"};
+    if (!status.ok()) {
+      posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+      events_.lose_peer(peer, status);
+      return;
+    }
+  }
   ++context_.delivered;
   ++peer.rx.window;
   peer.rx.carried.count(wire::message_bytes(header, arrival.payload));
@@ -250,6 +262,9 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
     case wire::Type::rts:
       deliver_large(peer, header, *rts, arrival);
       if (peer.lost) return;
+      break;
+    case wire::Type::eager_first:
+      deliver_first(peer, header, arrival);
       break;
     case wire::Type::rma_data:  // its tag: bytes written, see on_transfer_done
       context_.finish(context_.remote_write_report,
@@ -296,10 +311,26 @@ void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const 
     posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
   }
-  UnexpectedMessage& message = unexpected_.store(peer, header, arrival);
-  message.receive = receive;
-  message.place = place;
-  unexpected_.waiting().push_back(&message);
+  unexpected_.wait_for_transfer(unexpected_.store(peer, header, arrival), *receive, place);
+}
+
+// The first fragment of an eager message.
+void ReceiveEngine::deliver_first(Peer& peer, const wire::Header& header, const Arrival& arrival) {
+  const bool tagged = (header.flags & wire::kTagged) != 0;
+  RecvOperation* const receive = records_.matcher.find_posted(peer.id, tagged, header.tag);
+  if (receive == nullptr && !context_.closing)
+    return unexpected_.keep_unexpected(peer, header, arrival);
+  if (receive != nullptr) {
+    const std::uint64_t total = wire::message_bytes(header, arrival.payload);
+    const Place place = rndv_.place_in(*receive, total);
+    if (!records_.transfers.ready()) {
+      unexpected_.wait_for_transfer(unexpected_.store(peer, header, arrival), *receive, place);
+      return;
+    }
+    rndv_.start_eager(*receive, peer, header, place, total,
+                      {arrival.payload + wire::kTotalBytes, header.length - wire::kTotalBytes});
+  }
+  posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
 }
 
 Status ReceiveEngine::recv_now(const RecvRequest& request) {
@@ -364,6 +395,7 @@ bool ReceiveEngine::cancel(void* context) {
   for (Peer* peer : backlog_.backlogged()) {
     for (SendOperation* s = peer->state->tx.backlog.last(); s != nullptr; s = s->previous) {
       if (s->report.context != context || s->report.queue == nullptr) continue;
+      if (s->fragment_offset > 0) continue;  // the peer has a part of it
       peer->state.ref().tx.backlog.remove(s);
       backlog_.end_send(*s, Status{Code::canceled, "cancelled"});
       return true;

@@ -20,14 +20,44 @@ Place RendezvousReceiver::place_in(RecvOperation& receive, std::uint64_t total) 
   return place;
 }
 
+Completion RendezvousReceiver::completion_in(const RecvOperation& receive, const Peer& peer,
+                                             const wire::Header& header, Place place) const {
+  Completion completion = posted_.completion_of(header, peer.id, place.length);
+  if (receive.iov.count > 0) {
+    completion.buffer = static_cast<std::byte*>(receive.iov.parts[0].iov_base) + place.offset;
+  }
+  return completion;
+}
+
+// `arrived`: the first bytes of the message, not all `total`: a transfer is free or the peer lost.
+void RendezvousReceiver::start_eager(RecvOperation& receive, Peer& peer, const wire::Header& header,
+                                     Place place, std::uint64_t total,
+                                     std::span<const std::byte> arrived) {
+  const Completion completion = completion_in(receive, peer, header, place);
+  const std::size_t n = std::min(arrived.size(), place.length);
+  receive.iov.copy_in(place.offset, arrived.data(), n);
+  context_.charge(Work::copy, n);
+  if (arrived.size() == total || peer.lost) {
+    --receive.transfers;
+    posted_.end_receive(receive, completion, total - place.length,
+                        arrived.size() == total ? Status{} : peer.state->loss);
+    return;
+  }
+  Transfer* const transfer = records_.transfers.take();
+  transfer->peer = &peer;
+  transfer->incoming.receive = &receive;
+  transfer->incoming.offset = place.offset;
+  transfer->incoming.overflow = total - place.length;
+  transfer->completion = completion;
+  transfer->total = place.length;
+  fragments_.expect_fragments(*transfer, total, arrived.size());
+}
+
 // The peer is lost, or `path` is the result of path_of_transfer() and not `wait`.
 void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                                    const wire::Rts& rts, Place place, DataPath path) {
   const auto [offset, length] = place;
-  Completion completion = posted_.completion_of(header, peer.id, length);
-  if (receive.iov.count > 0) {
-    completion.buffer = static_cast<std::byte*>(receive.iov.parts[0].iov_base) + offset;
-  }
+  const Completion completion = completion_in(receive, peer, header, place);
   if (peer.lost) {
     --receive.transfers;
     posted_.end_receive(receive, completion, 0, peer.state->loss);

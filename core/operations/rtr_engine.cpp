@@ -80,9 +80,10 @@ bool RtrEngine::wants_rtr(const RecvRequest& request, const Peer& peer) const no
                           context_.rendezvous == Rendezvous::putnr ||
                           context_.rendezvous == Rendezvous::automatic;
   if (!sends_rtrs || request.buffer.size() != 1 || request.multi) return false;
-  const std::size_t threshold = context_.settings.rendezvous_threshold;
-  const std::size_t fits = eager_size(peer, context_.format) - context_.format.stream_overhead;
-  const std::size_t least = threshold != 0 ? std::min(threshold, fits) : fits;
+  const std::size_t threshold = context_.format.rendezvous_threshold;
+  const std::size_t least =
+      threshold != 0 ? threshold
+                     : eager_size(peer, context_.format) - context_.format.stream_overhead;
   return request.buffer[0].iov_len > least && !context_.over_datagrams() && !context_.closing &&
          !peer.self && !peer.lost && peer.remote_index != wire::kUnknownIndex;
 }

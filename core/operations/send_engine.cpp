@@ -63,9 +63,11 @@ Status SendEngine::send_now(const SendRequest& request) {
   operation->iov = iov;
   operation->report = request.report;
   operation->completion_flags = completion_flags;
-  operation->rendezvous =
-      large || iov.total > eager_size(*peer, context_.format) - context_.format.stream_overhead -
-                               sizeof(wire::WireupRequest) - wire::kOperationBytes;
+  // It may be sent over another channel than the present one.
+  const bool fits_one = iov.total <= eager_size(*peer, context_.format) -
+                                         context_.format.stream_overhead -
+                                         sizeof(wire::WireupRequest) - wire::kOperationBytes;
+  operation->rendezvous = large || (!fits_one && (acknowledged || !may_fragment(iov.total)));
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
     operation->copy = records_.take_for_caller(records_.copies);
@@ -103,9 +105,14 @@ Status SendEngine::too_many_wait() {
   return status;
 }
 
+// An eager message that does not fit one message of the stream goes in fragments.
+bool SendEngine::may_fragment(std::size_t bytes) const noexcept {
+  return bytes <= context_.format.rendezvous_threshold;
+}
+
 bool SendEngine::is_large(const Peer& peer, std::size_t bytes) const noexcept {
-  const std::size_t threshold = context_.settings.rendezvous_threshold;
-  return bytes > sender_.max_payload(peer) || (threshold != 0 && bytes > threshold);
+  const std::size_t threshold = context_.format.rendezvous_threshold;
+  return threshold != 0 ? bytes > threshold : bytes > sender_.max_payload(peer);
 }
 
 Status SendEngine::prepare_rendezvous(SendOperation& operation) {
@@ -147,11 +154,15 @@ bool SendEngine::try_operation(SendOperation& operation) {
     backlog_.end_send(operation, Status{});
     return true;
   }
+  if (!operation.rendezvous &&
+      (operation.fragment_offset > 0 || operation.iov.total > sender_.max_payload(peer))) {
+    return send_fragments(operation);
+  }
   if (!operation.rendezvous) {
     message.type = operation.type == wire::Type::none ? wire::Type::eager : operation.type;
     message.iov = &operation.iov;
     message.length = message.counts_as = operation.iov.total;
-    message.operation = operation.id;
+    message.prefix = operation.id;
     const bool acknowledged = operation.acknowledged;
     if (!sender_.post_stream(peer, message)) return false;
     if (acknowledged) {  // already ended if the peer was lost meanwhile
@@ -187,6 +198,35 @@ bool SendEngine::try_operation(SendOperation& operation) {
   if (peer.lost) return true;  // the operation has ended
   operation.announced = true;
   ++peer.tx.awaiting_fin;
+  return true;
+}
+
+// An eager message in fragments: those that channel and credits allow. True: it is sent.
+bool SendEngine::send_fragments(SendOperation& operation) {
+  Peer& peer = *operation.peer;
+  const std::size_t total = operation.iov.total;
+  while (operation.fragment_offset < total) {
+    const bool first = operation.fragment_offset == 0;
+    const std::size_t room = sender_.max_payload(peer) - (first ? wire::kTotalBytes : 0);
+    const IoVec part = operation.iov.slice(operation.fragment_offset,
+                                           std::min(room, total - operation.fragment_offset));
+    StreamMessage message{.type = wire::Type::fragment,
+                          .data = operation.fragment_offset,
+                          .iov = &part,
+                          .length = part.total};
+    if (first) {
+      message.type = wire::Type::eager_first;
+      message.flags = operation.flags;
+      message.tag = operation.tag;
+      message.data = operation.data;
+      message.prefix = message.counts_as = total;
+      message.counted = operation.counted;
+    }
+    if (!sender_.post_stream(peer, message)) return false;
+    operation.fragment_offset += part.total;
+    if (peer.lost) break;
+  }
+  backlog_.end_send(operation, peer.lost ? peer.state->loss : Status{});
   return true;
 }
 

@@ -16,6 +16,11 @@ namespace {
 // receive waits for; then the time after which its operations fail, so that the job does not hang.
 constexpr int kTellAfter = 10;
 constexpr int kGiveUpAfter = 30;
+
+// Bytes that a message takes when it is copied aside.
+std::size_t bytes_aside(const UnexpectedMessage& message) {
+  return message.header.type == wire::Type::eager_first ? message.total : message.header.length;
+}
 }  // namespace
 
 // Whether the memory that this message, the next of its stream, needs is available.
@@ -24,9 +29,14 @@ bool UnexpectedMessages::has_room_for(Peer& peer, const wire::Header& header) {
     return true;  // it is dropped
   if (wire::is_request(header.type)) [[unlikely]]
     return atomic_engine_.may_answer(peer);
+  if (header.type == wire::Type::fragment) {
+    UnexpectedMessage* const message = header.tag == 0 ? peer.state->rx.partial : nullptr;
+    return message == nullptr || message->has_room ||
+           (may_set_aside(peer, *message) && set_aside(*message));
+  }
   if (records_.messages.ready()) [[likely]]
     return true;
-  if (header.type != wire::Type::eager && header.type != wire::Type::rts) return true;
+  if (!wire::is_message(header.type) || header.type == wire::Type::rma_data) return true;
   const bool tagged = (header.flags & wire::kTagged) != 0;
   const bool awaited = records_.matcher.find_posted(peer.id, tagged, header.tag) != nullptr;
   return awaited && (header.type == wire::Type::eager || records_.transfers.ready());
@@ -58,6 +68,10 @@ UnexpectedMessage& UnexpectedMessages::store(Peer& peer, const wire::Header& hea
   message.storage = arrival.storage;
   message.buffer = arrival.buffer;
   message.position = arrival.position;
+  if (header.type == wire::Type::eager_first) {
+    message.arrived = static_cast<std::uint32_t>(header.length - wire::kTotalBytes);
+    peer.state.make().rx.partial = &message;
+  }
   if (arrival.storage == UnexpectedMessage::Storage::heap) {  // copied while out of order
     message.heap = std::move(*arrival.heap);
     unexpected_bytes_ += header.length + sizeof(UnexpectedMessage);
@@ -69,19 +83,22 @@ UnexpectedMessage& UnexpectedMessages::store(Peer& peer, const wire::Header& hea
     ++resources_.receives_kept;
     SrqFlowControl::retain(peer.rx.grant);
   }
-  // Exceeding the limit is better than retaining the receives that others need. Retained messages
-  // must not block fragments of a large message, answers, or a disconnect either.
-  const bool scarce =
-      (arrival.storage == UnexpectedMessage::Storage::buffer && resources_.receives_scarce()) ||
-      peer.rx.incoming_large > 0 || owes_answers(peer) || peer.connection->eviction.disconnecting;
-  const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
-  if (unexpected_bytes_ + bytes <= context_.settings.unexpected_memory || scarce) {
-    (void)set_aside(message);  // if the budget refuses, the message is retained
-  }
+  // If the budget refuses, the message is retained.
+  if (may_set_aside(peer, message)) (void)set_aside(message);
   if (message.storage == UnexpectedMessage::Storage::buffer && flow_.retained(peer.rx.grant)) {
     credits_.send_credits(peer);
   }
   return message;
+}
+
+// Exceeding the limit is better than retaining the receives that others need. Retained messages
+// must not block fragments of a large message, answers, or a disconnect either.
+bool UnexpectedMessages::may_set_aside(const Peer& peer, const UnexpectedMessage& message) const {
+  const std::uint64_t bytes = bytes_aside(message) + sizeof(UnexpectedMessage);
+  return unexpected_bytes_ + bytes <= context_.settings.unexpected_memory ||
+         (message.storage == UnexpectedMessage::Storage::buffer && resources_.receives_scarce()) ||
+         peer.rx.incoming_large > 0 || owes_answers(peer) ||
+         peer.connection->eviction.disconnecting;
 }
 
 void UnexpectedMessages::keep_unexpected(Peer& peer, const wire::Header& header,
@@ -94,9 +111,10 @@ void UnexpectedMessages::keep_unexpected(Peer& peer, const wire::Header& header,
 
 // Null: the budget has no room.
 std::unique_ptr<std::byte[]> UnexpectedMessages::copy_aside(const std::byte* from,
-                                                            std::size_t length) {
-  if (!context_.account.reserve(MemoryKind::unexpected, length)) return nullptr;
-  auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
+                                                            std::size_t length, std::size_t room) {
+  assert(length <= room);
+  if (!context_.account.reserve(MemoryKind::unexpected, room)) return nullptr;
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(room);
   std::memcpy(copy.get(), from, length);
   context_.charge(Work::copy, length);
   return copy;
@@ -105,16 +123,25 @@ std::unique_ptr<std::byte[]> UnexpectedMessages::copy_aside(const std::byte* fro
 // Copies the message aside and returns its credit.
 bool UnexpectedMessages::set_aside(UnexpectedMessage& message) {
   Peer& peer = peer_table_.peers()[message.peer];
-  const std::size_t length = message.header.length;
+  const bool first = message.header.type == wire::Type::eager_first;
+  const std::size_t prefix = first ? wire::kTotalBytes : 0;
+  const std::size_t bytes = bytes_aside(message);
   const UnexpectedMessage::Storage from = message.storage;
-  if (length > 0) {
-    message.heap = copy_aside(message.payload, length);
-    if (!message.heap) return false;
+  std::unique_ptr<std::byte[]> copy;
+  if (bytes > 0) {
+    copy = copy_aside(message.payload + prefix, message.header.length - prefix, bytes);
+    if (!copy) return false;
   }
+  message.heap = std::move(copy);
+  message.has_room = first;
   message.payload = message.heap.get();
-  message.storage =
-      length > 0 ? UnexpectedMessage::Storage::heap : UnexpectedMessage::Storage::none;
-  unexpected_bytes_ += length + sizeof(UnexpectedMessage);
+  message.storage = bytes > 0 ? UnexpectedMessage::Storage::heap : UnexpectedMessage::Storage::none;
+  unexpected_bytes_ += bytes + sizeof(UnexpectedMessage);
+  if (from == UnexpectedMessage::Storage::heap) {  // a copy of the first fragment alone
+    context_.account.release(MemoryKind::unexpected, message.header.length);
+    unexpected_bytes_ -= message.header.length + sizeof(UnexpectedMessage);
+    return true;
+  }
   --peer.rx.retained;
   if (from == UnexpectedMessage::Storage::buffer) {
     --resources_.receives_kept;
@@ -128,6 +155,10 @@ bool UnexpectedMessages::set_aside(UnexpectedMessage& message) {
 // for a transfer that ends only when the fragments of others have arrived.
 bool UnexpectedMessages::relieve(Peer& peer) {
   bool moved = false;
+  if (UnexpectedMessage* const partial = peer.state->rx.partial;
+      partial != nullptr && !partial->has_room) {
+    moved = set_aside(*partial);  // its fragments wait
+  }
   for (const auto* const list : {&records_.matcher.unexpected(true),
                                  &records_.matcher.unexpected(false), &claimed_, &waiting_}) {
     for (UnexpectedMessage* m = list->first(); m != nullptr; m = m->next) {
@@ -188,12 +219,14 @@ void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanosec
 // The message is in no list any more.
 void UnexpectedMessages::release_unexpected(UnexpectedMessage& message) {
   Peer& peer = peer_table_.peers()[message.peer];
+  if (peer.state->rx.partial == &message) peer.state.ref().rx.partial = nullptr;
+  const std::size_t bytes = message.has_room ? message.total : message.header.length;
   switch (message.storage) {
     case UnexpectedMessage::Storage::heap:
-      context_.account.release(MemoryKind::unexpected, message.header.length);
+      context_.account.release(MemoryKind::unexpected, bytes);
       [[fallthrough]];
     case UnexpectedMessage::Storage::none:
-      unexpected_bytes_ -= message.header.length + sizeof(UnexpectedMessage);
+      unexpected_bytes_ -= bytes + sizeof(UnexpectedMessage);
       break;
     case UnexpectedMessage::Storage::buffer:
       --resources_.receives_kept;
@@ -225,15 +258,11 @@ void UnexpectedMessages::drop_unexpected(UnexpectedMessage& message) {
 
 // A new receive matches an earlier message; the message is in no list any more.
 void UnexpectedMessages::take_unexpected(RecvOperation& receive, UnexpectedMessage& message) {
-  if (message.header.type == wire::Type::rts) {
-    message.receive = &receive;
-    message.place = rndv_.place_in(receive, message.total);
-    if (const DataPath path = events_.path_of_transfer(peer_table_.peers()[message.peer]);
-        path != DataPath::wait) {
-      start_waiting(message, path);
-    } else {
-      waiting_.push_back(&message);
-    }
+  if (message.header.type != wire::Type::eager) {
+    const Place place = rndv_.place_in(receive, message.total);
+    const DataPath path = path_of(message);
+    wait_for_transfer(message, receive, place);
+    if (path != DataPath::wait) start_waiting(message, path);
     return;
   }
   posted_.receive_eager(receive, peer_table_.peers()[message.peer], message.header,
@@ -241,9 +270,45 @@ void UnexpectedMessages::take_unexpected(RecvOperation& receive, UnexpectedMessa
   release_unexpected(message);
 }
 
-// A transfer is free, or the peer is lost. The message is in no list any more.
-void UnexpectedMessages::start_waiting(UnexpectedMessage& message, DataPath path) {
+void UnexpectedMessages::wait_for_transfer(UnexpectedMessage& message, RecvOperation& receive,
+                                           Place place) {
+  message.receive = &receive;
+  message.place = place;
+  waiting_.push_back(&message);
+}
+
+// How its receive gets the data.
+DataPath UnexpectedMessages::path_of(const UnexpectedMessage& message) {
   Peer& peer = peer_table_.peers()[message.peer];
+  if (message.header.type == wire::Type::rts) return events_.path_of_transfer(peer);
+  const bool starts = !message.partial() || peer.lost || records_.transfers.ready();
+  return starts ? DataPath::fragments : DataPath::wait;
+}
+
+void UnexpectedMessages::drop_partial(Peer& peer) {
+  UnexpectedMessage* const partial = peer.state->rx.partial;
+  if (partial == nullptr) return;
+  peer.state.ref().rx.partial = nullptr;
+  // Its receive ends with the loss; so does that of who claimed it.
+  bool awaited = partial->receive != nullptr;
+  for (const UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next)
+    awaited |= m == partial;
+  if (awaited) return;
+  records_.matcher.remove_unexpected(partial);
+  release_unexpected(*partial);
+}
+
+// A transfer is free, or the peer is lost.
+void UnexpectedMessages::start_waiting(UnexpectedMessage& message, DataPath path) {
+  waiting_.remove(&message);
+  Peer& peer = peer_table_.peers()[message.peer];
+  if (message.header.type == wire::Type::eager_first) {
+    if (peer.state->rx.partial == &message) peer.state.ref().rx.partial = nullptr;
+    const std::byte* const bytes = message.payload + (message.has_room ? 0 : wire::kTotalBytes);
+    rndv_.start_eager(*message.receive, peer, message.header, message.place, message.total,
+                      {bytes, message.arrived});
+    return release_unexpected(message);
+  }
   wire::Rts rts;
   // Parsed again: the peer can still write to the ring.
   if (Status status = wire::parse_rts(message.payload, message.header.length, &rts);
@@ -259,10 +324,8 @@ bool UnexpectedMessages::pump_waiting() {
   bool moved = false;
   for (UnexpectedMessage* message = waiting_.first(); message != nullptr;) {
     UnexpectedMessage* const next = message->next;
-    Peer& peer = peer_table_.peers()[message->peer];
-    const DataPath path = events_.path_of_transfer(peer);
-    if (peer.lost || path != DataPath::wait) {
-      waiting_.remove(message);
+    const DataPath path = path_of(*message);
+    if (peer_table_.peers()[message->peer].lost || path != DataPath::wait) {
       start_waiting(*message, path);
       moved = true;
     }

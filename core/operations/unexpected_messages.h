@@ -26,7 +26,9 @@ class UnexpectedMessages : MessagingUser {
   [[nodiscard]] Status peek(const PeekRequest& request);
   [[nodiscard]] Status recv_claimed(const RecvRequest& request);
   [[nodiscard]] Status discard_claimed(const Report& report);
-  [[nodiscard]] std::unique_ptr<std::byte[]> copy_aside(const std::byte* from, std::size_t length);
+  // `room`: bytes of the copy, at least `length`.
+  [[nodiscard]] std::unique_ptr<std::byte[]> copy_aside(const std::byte* from, std::size_t length,
+                                                        std::size_t room);
   [[nodiscard]] bool may_deliver(Peer& peer, const wire::Header& header);
   [[nodiscard]] UnexpectedMessage& store(Peer& peer, const wire::Header& header,
                                          const Arrival& arrival);
@@ -35,6 +37,10 @@ class UnexpectedMessages : MessagingUser {
   void look_after_retained(Peer& peer, bool wildcards, Nanoseconds now);
   void release_unexpected(UnexpectedMessage& message);
   void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
+  // It goes to this part of the receive; the message is in no list.
+  void wait_for_transfer(UnexpectedMessage& message, RecvOperation& receive, Place place);
+  // The rest of what a lost peer was sending will not come.
+  void drop_partial(Peer& peer);
   bool pump_waiting();
   [[nodiscard]] LinkedList<UnexpectedMessage>& waiting() noexcept { return waiting_; }
   [[nodiscard]] std::vector<Peer*>& stalled() noexcept { return stalled_; }
@@ -43,6 +49,8 @@ class UnexpectedMessages : MessagingUser {
 
  private:
   [[nodiscard]] bool has_room_for(Peer& peer, const wire::Header& header);
+  [[nodiscard]] bool may_set_aside(const Peer& peer, const UnexpectedMessage& message) const;
+  [[nodiscard]] DataPath path_of(const UnexpectedMessage& message);
   [[nodiscard]] bool set_aside(UnexpectedMessage& message);
   void drop_unexpected(UnexpectedMessage& message);
   void start_waiting(UnexpectedMessage& message, DataPath path);

@@ -151,8 +151,10 @@ struct UnexpectedMessage {
   std::uint64_t tag = 0;
   wire::Header header;
   Storage storage = Storage::none;
+  bool has_room = false;  // eager_first: `heap` has room for all of the message
   const std::byte* payload = nullptr;
   std::unique_ptr<std::byte[]> heap;
+  std::uint32_t arrived = 0;   // eager_first: bytes of the message
   std::uint32_t buffer = 0;    // receive buffer kept back
   std::uint64_t position = 0;  // ring entry kept back
   std::uint64_t total = 0;     // bytes of the message itself; an RTS's payload only describes it
@@ -160,6 +162,11 @@ struct UnexpectedMessage {
   // A large message that has its receive and waits for a transfer to be free:
   RecvOperation* receive = nullptr;
   Place place;
+
+  // Some of its fragments have not arrived.
+  [[nodiscard]] bool partial() const noexcept {
+    return header.type == wire::Type::eager_first && arrived < total;
+  }
 };
 
 // Data moved by RDMA between local and remote parts, cut into segments with a bounded number in
@@ -185,7 +192,7 @@ struct Transfer {
   // A large message being received.
   struct Incoming {
     RecvOperation* receive = nullptr;
-    std::uint64_t fin = 0;       // the sender's operation
+    std::uint64_t fin = 0;       // the sender's operation; 0: eager, it waits for nothing
     std::uint64_t id = 0;        // of one that the peer sends in fragments or writes
     std::uint64_t expected = 0;  // bytes of all fragments; `posted` of them arrived
     std::size_t offset = 0;      // in the receive's buffer

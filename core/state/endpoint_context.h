@@ -29,10 +29,13 @@ namespace turnout {
 
 enum class Closing : std::uint8_t { open, flushing, shutting_down, closed };
 
-// Where messages of the stream lie in receive buffers.
+// How messages of the stream lie in receive buffers, and which of the program's travel so.
 struct MessageFormat {
   std::uint32_t own_eager_size = 0;  // bytes of a message that our receives take
   std::size_t stream_overhead = sizeof(wire::Header);
+  // Longer ones use rendezvous, others are eager, in fragments if need be; 0: those use rendezvous
+  // that do not fit one message of the stream.
+  std::size_t rendezvous_threshold = 0;
 };
 
 // What follows from the policy.

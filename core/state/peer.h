@@ -256,6 +256,10 @@ struct PeerRxState {
   std::vector<OutOfOrderMessage> reorder_buffer;
   std::uint32_t reads_over_rc = 0;  // transfers of ours on the RC queue pair
   std::uint32_t rtrs_sent = 0;      // RTRs that are open at the peer
+  // The eager message whose fragments are arriving: the transfer of its receive, or where it is
+  // kept; 0 and null: there is none.
+  std::uint64_t fragmented = 0;
+  UnexpectedMessage* partial = nullptr;
   SuccessRate rtr_success;
   bool stuck_reported = false;
   Nanoseconds stuck_since = 0;  // expected by a receive but stalled for lack of memory; 0: not

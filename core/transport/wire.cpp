@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
 #include <cstring>
 
 #include "base/index_of.h"
@@ -25,7 +26,7 @@ std::string_view explain(Refusal refusal) noexcept {
 }
 
 Status check_header(const Header& header) {
-  if (header.type < Type::eager || header.type > Type::get) {
+  if (header.type < Type::eager || header.type > Type::eager_first) {
     return {Code::invalid,
             fmt::format("message: unknown type {}", static_cast<unsigned>(header.type))};
   }
@@ -38,13 +39,28 @@ Status check_header(const Header& header) {
       (header.type != Type::eager || header.length < kOperationBytes)) {
     return {Code::invalid, "message: acknowledgement requested without an operation"};
   }
+  if (header.type == Type::eager_first && header.length <= kTotalBytes) {
+    return {Code::invalid, "message: first fragment without data"};
+  }
+  return {};
+}
+
+Status parse_total(const Header& header, const std::byte* payload, std::uint64_t* total) {
+  assert(header.type == Type::eager_first && header.length > kTotalBytes);
+  std::memcpy(total, payload, sizeof *total);
+  const std::size_t first = header.length - kTotalBytes;
+  if (*total <= first || *total > kMostFragmented) {
+    return {Code::invalid,
+            fmt::format("message: length {}, its first fragment has {} bytes", *total, first)};
+  }
   return {};
 }
 
 std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept {
   std::uint64_t bytes = header.length;
-  if (header.type == Type::rts && header.length >= sizeof bytes) {
-    std::memcpy(&bytes, payload, sizeof bytes);  // Rts::total
+  if ((header.type == Type::rts && header.length >= sizeof bytes) ||
+      header.type == Type::eager_first) {
+    std::memcpy(&bytes, payload, sizeof bytes);  // Rts::total, or that of all fragments
   } else if ((header.flags & kAcknowledge) != 0) {
     bytes -= kOperationBytes;
   }

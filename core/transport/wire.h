@@ -27,8 +27,8 @@ enum class Type : std::uint8_t {
   rts = 2,       // rendezvous: payload is Rts
   wireup = 3,    // only carries a wire-up request, when the message itself had no room for it
   rma_data = 4,  // remote data of a completed RMA write
-  fragment = 5,  // of a large message, after a `fragment_request`: tag is the receiver's transfer,
-                 // data the offset
+  fragment = 5,  // data is the offset. Of a large message, after a `fragment_request`: tag is the
+                 // receiver's transfer; of the latest `eager_first`: tag is 0
   put_completion = 6,  // a large message was written to the buffer of an RTR: payload is
                        // PutCompletion
   rtr_cancelled = 7,   // reply to `rtr_cancel`: nothing more is written to the RTR `tag`
@@ -38,6 +38,8 @@ enum class Type : std::uint8_t {
   control = 10,  // a ControlMessage (and its Detail) into a private receive: no sequence
   put = 11,      // asks for a part of a one-sided write: payload is Segment and the bytes
   get = 12,      // the same of a read: payload is Segment; the answer's payload is what was read
+  eager_first = 13,  // the first fragment of an eager message: payload is its length (8 bytes) and
+                     // its first bytes; each `fragment` with tag 0 brings the next
 };
 // Carried out by its receiver's processor, and answered.
 [[nodiscard]] constexpr bool is_request(Type type) noexcept {
@@ -55,6 +57,8 @@ enum Flag : std::uint8_t {
   kUncredited = 64,      // it took no credit of the receives it came into: it was lost elsewhere
 };
 inline constexpr std::size_t kOperationBytes = 8;
+inline constexpr std::size_t kTotalBytes = 8;                             // of an `eager_first`
+inline constexpr std::uint64_t kMostFragmented = std::uint64_t{1} << 30;  // such a message
 [[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
   return static_cast<std::uint8_t>((tagged ? kTagged : 0) | (has_remote_data ? kRemoteData : 0));
 }
@@ -65,7 +69,8 @@ inline constexpr std::size_t kOperationBytes = 8;
 }
 // Whether it is a message of the application's; others serve or complete one.
 [[nodiscard]] constexpr bool is_message(Type type) noexcept {
-  return type == Type::eager || type == Type::rts || type == Type::rma_data;
+  return type == Type::eager || type == Type::rts || type == Type::rma_data ||
+         type == Type::eager_first;
 }
 
 struct Header {
@@ -345,6 +350,10 @@ std::size_t write_rts(const Rts& rts, std::byte* to) noexcept;
 // Of a put, whose bytes follow it, or a get.
 [[nodiscard]] Status parse_segment(Type type, const std::byte* payload, std::size_t length,
                                    Segment* segment);
+// Of an `eager_first`: the bytes of the message, which is longer than this fragment. The header was
+// checked.
+[[nodiscard]] Status parse_total(const Header& header, const std::byte* payload,
+                                 std::uint64_t* total);
 // Bytes of the message itself: an RTS's payload only describes it, an acknowledged one's begins
 // with its operation. The header was checked; the payload is header.length long.
 [[nodiscard]] std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept;

@@ -33,6 +33,12 @@ struct ScheduleOutcome {
   void add(const ScheduleOutcome& other) noexcept;
 };
 
+// Messages up to a size are eager, in fragments where they must be.
+[[nodiscard]] inline std::pair<std::string, std::string> eager_threshold_of(std::uint64_t seed) {
+  constexpr const char* kThresholds[] = {"6000", "20000", "65536"};
+  return {"rendezvous_threshold", kThresholds[seed % 3]};
+}
+
 [[nodiscard]] ScheduleOutcome play_schedule(std::uint64_t seed, const MoreSettings& more = {});
 // The same with larger messages, most of them above the eager limit.
 [[nodiscard]] ScheduleOutcome play_large_schedule(std::uint64_t seed,

@@ -49,6 +49,20 @@ TEST_P(Rendezvous, HoldsWhatMpiPromises) {
 INSTANTIATE_TEST_SUITE_P(Schedules, Rendezvous, testing::ValuesIn(kRendezvousNames),
                          [](const auto& info) { return std::string(info.param); });
 
+// Eager messages that take several entries, receives or datagrams.
+TEST(Schedules, HoldWithEagerMessagesInFragments) {
+  sum_of(150,
+         [](std::uint64_t seed) { return play_large_schedule(seed, {eager_threshold_of(seed)}); });
+  sum_of(50, [](std::uint64_t seed) {
+    return play_datagram_schedule(seed, {eager_threshold_of(seed)});
+  });
+  sum_of(50, [](std::uint64_t seed) {
+    return play_failure_schedule(seed, {eager_threshold_of(seed)});
+  });
+  sum_of(50,
+         [](std::uint64_t seed) { return play_scarce_schedule(seed, {eager_threshold_of(seed)}); });
+}
+
 // Ended with nobody going on: credits lent to a peer that handed back all others, and never told
 // of, were nobody's.
 TEST(Schedules, LendTheCreditsThatAPeerWasNotToldOf) {

@@ -48,6 +48,8 @@ int main(int argc, char** argv) {
       ->excludes("--teardown")
       ->excludes("--deaths")
       ->excludes("--failures");
+  bool fragments = false;
+  app.add_flag("--fragments", fragments, "eager messages of several ring entries among them");
   std::string policy;
   app.add_option("--policy", policy, "instead of the one drawn")
       ->check(CLI::IsMember(turnout::kPolicyNames));
@@ -64,6 +66,7 @@ int main(int argc, char** argv) {
       : scarce              ? std::pair(&play_scarce_schedule, std::string(" --scarce"))
       : datagrams           ? std::pair(&play_datagram_schedule, std::string(" --datagrams"))
       : !rendezvous.empty() ? std::pair(&play_large_schedule, " --rendezvous " + rendezvous)
+      : fragments           ? std::pair(&play_large_schedule, std::string())
                             : std::pair(&play_schedule, std::string());
   MoreSettings more;
   if (!rendezvous.empty()) more.emplace_back("rendezvous", rendezvous);
@@ -72,12 +75,15 @@ int main(int argc, char** argv) {
   std::uint64_t failed = 0;
   ScheduleOutcome sum;
   for (std::uint64_t i = 0; count == 0 || i < count; ++i) {
-    const ScheduleOutcome outcome = play(first + i, more);
+    MoreSettings these = more;
+    if (fragments) these.push_back(eager_threshold_of(first + i));
+    const ScheduleOutcome outcome = play(first + i, these);
     sum.add(outcome);
     if (!outcome.broken.empty()) {
       ++failed;
-      fmt::print("{}\n  {}\n  again: sim_soak --first {} --count 1{}{}\n", outcome.told,
-                 outcome.broken, first + i, policy.empty() ? "" : " --policy " + policy, option);
+      fmt::print("{}\n  {}\n  again: sim_soak --first {} --count 1{}{}{}\n", outcome.told,
+                 outcome.broken, first + i, policy.empty() ? "" : " --policy " + policy,
+                 fragments ? " --fragments" : "", option);
     }
     if ((i + 1) % 1000 == 0 || i + 1 == count) {
       fmt::print("{} schedules from seed {}, {} channel changes, {} faults, {} failed\n", i + 1,

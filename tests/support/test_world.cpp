@@ -40,6 +40,8 @@ TestWorld::TestWorld(std::size_t endpoints, const Overrides& overrides, std::uin
   Settings settings = Settings::defaults();
   settings.setup_thread = false;
   EXPECT_TRUE(settings.set("device", "virtual").ok());
+  // So that a message of a few pages uses rendezvous; the adapter would have it eager.
+  EXPECT_TRUE(settings.set("rendezvous_threshold", "4000").ok());
   EXPECT_TRUE(settings.set("fabric", getenv("TURNOUT_FABRIC")).ok());
   if (const char* path = getenv("TURNOUT_VERBS_PATH")) {
     EXPECT_TRUE(settings.set("verbs_path", path).ok());

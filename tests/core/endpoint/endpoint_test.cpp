@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "base/settings.h"
 #include "tests/core/endpoint/deliver.h"
 #include "tests/support/requests.h"
 #include "tests/support/test_world.h"
@@ -14,13 +16,11 @@
 namespace turnout {
 namespace {
 
-class Sizes : public testing::TestWithParam<std::size_t> {};
-
-TEST_P(Sizes, PostedAndUnexpectedArriveWhole) {
-  TestWorld world(2);
+// A message of `bytes` from one endpoint to the other, its receive posted before and after.
+void send_posted_and_unexpected(TestWorld& world, std::size_t bytes) {
   for (const bool early : {true, false}) {
-    auto out = pattern(GetParam(), early);
-    std::vector<std::byte> in(GetParam() + 8);
+    auto out = pattern(bytes, early);
+    std::vector<std::byte> in(bytes + 8);
     const iovec to = piece(in), from = piece(out);
     int context = 0;
     if (early) {
@@ -45,9 +45,34 @@ TEST_P(Sizes, PostedAndUnexpectedArriveWhole) {
     EXPECT_TRUE(std::equal(out.begin(), out.end(), in.begin()));
   }
 }
+
+class Sizes : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Sizes, PostedAndUnexpectedArriveWhole) {
+  TestWorld world(2);
+  send_posted_and_unexpected(world, GetParam());
+}
 INSTANTIATE_TEST_SUITE_P(Core, Sizes,
-                         testing::Values(0, 1, 8, 192, 193, 256, 3991, 3992, 3993, 4063, 4064, 4065,
+                         testing::Values(0, 1, 8, 192, 193, 256, 3991, 3992, 3993, 4000, 4001, 4065,
                                          65536, 1 << 20, (3 << 20) + 5));
+
+class EagerSizes : public testing::TestWithParam<std::string_view> {};
+
+// Several times, so that a policy that changes the channel of a pair does.
+TEST_P(EagerSizes, ArriveWholeInFragments) {
+  TestWorld world(2, {{"rendezvous_threshold", "65536"},
+                      {"policy", std::string(GetParam())},
+                      {"ring_threshold", "2"}});
+  for (int round = 0; round < 5; ++round) {
+    for (const std::size_t bytes : {3991, 4033, 4065, 8192, 20'000, 65'536, 65'537})
+      send_posted_and_unexpected(world, bytes);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Core, EagerSizes, testing::ValuesIn(kPolicyNames), [](const auto& info) {
+  std::string name(info.param);
+  std::erase_if(name, [](char c) { return std::isalnum(c) == 0; });
+  return name;
+});
 
 TEST(Endpoint, TruncationIsReportedWithWhatDidNotFit) {
   TestWorld world(2);
