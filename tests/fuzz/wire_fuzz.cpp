@@ -10,9 +10,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace turnout;
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   wire::Parsed parsed;
-  if (wire::parse_data(bytes, size, &parsed).ok() &&
-      parsed.payload + parsed.header.length != bytes + size) {
-    __builtin_trap();
+  if (wire::parse_data(bytes, size, &parsed).ok()) {
+    if (parsed.payload + parsed.header.length != bytes + size) __builtin_trap();
+    std::uint64_t total = 0;
+    if (parsed.header.type == wire::Type::eager_first &&
+        wire::parse_total(parsed.header, parsed.payload, &total).ok() &&
+        total <= parsed.header.length - wire::kTotalBytes) {
+      __builtin_trap();
+    }
   }
   wire::Datagram datagram;
   (void)wire::parse_datagram(bytes, size, &datagram).ok();

@@ -100,6 +100,26 @@ TEST(Wire, UnknownTypesAndFlagsAreRefused) {
   EXPECT_FALSE(wire::check_header(header).ok());
 }
 
+TEST(Wire, AFirstFragmentIsShorterThanItsMessage) {
+  wire::Header header;
+  header.type = wire::Type::eager_first;
+  header.length = wire::kTotalBytes;
+  EXPECT_FALSE(wire::check_header(header).ok());  // nothing of the message
+  header.length += 100;
+  EXPECT_TRUE(wire::check_header(header).ok());
+  for (const auto& [total, right] : {std::pair{std::uint64_t{101}, true},
+                                     {wire::kMostFragmented, true},
+                                     {100, false},
+                                     {0, false},
+                                     {wire::kMostFragmented + 1, false},
+                                     {~std::uint64_t{0}, false}}) {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&total);
+    std::uint64_t parsed = 0;
+    EXPECT_EQ(wire::parse_total(header, bytes, &parsed).ok(), right) << total;
+    EXPECT_EQ(wire::message_bytes(header, bytes), total);
+  }
+}
+
 TEST(Wire, RtsSegmentsMustAddUp) {
   wire::Rts rts;
   rts.total = 100;
