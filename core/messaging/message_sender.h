@@ -25,8 +25,7 @@ struct StreamMessage {
 
   [[nodiscard]] std::size_t prefix_bytes() const noexcept {
     static_assert(wire::kOperationBytes == sizeof prefix && wire::kTotalBytes == sizeof prefix);
-    const bool has = (flags & wire::kAcknowledge) != 0 || type == wire::Type::eager_first;
-    return has ? sizeof prefix : 0;
+    return wire::prefix_bytes(type, flags);
   }
 };
 

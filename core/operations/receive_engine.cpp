@@ -218,6 +218,8 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
     return;
   }
   std::optional<wire::Rts> rts;
+  // Of the message itself. Read once, because the peer can still write to its ring.
+  std::uint64_t total = 0;
   if (header.type == wire::Type::rts) {
     const Status status = wire::parse_rts(arrival.payload, header.length, &rts.emplace());
     if (!status.ok() || rtr_.put_completed(peer, *rts)) {
@@ -225,9 +227,8 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
       if (!status.ok()) events_.lose_peer(peer, status);
       return;
     }
-  }
-  if (header.type == wire::Type::eager_first) {
-    std::uint64_t total;
+    total = rts->total;
+  } else if (header.type == wire::Type::eager_first) {
     Status status = wire::parse_total(header, arrival.payload, &total);
     if (status.ok() && fragments_.awaits_fragment(peer))
       status = {Code::invalid, "message: fragments of the one before it are missing"};
@@ -236,10 +237,12 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
       events_.lose_peer(peer, status);
       return;
     }
+  } else {
+    total = header.length - wire::prefix_bytes(header);
   }
   ++context_.delivered;
   ++peer.rx.window;
-  peer.rx.carried.count(wire::message_bytes(header, arrival.payload));
+  peer.rx.carried.count(total);
   peer.rx.last_data = header.data;
   peer.rx.last_had_data = (header.flags & wire::kRemoteData) != 0;
   context_.charge(Work::match, 1);
@@ -248,7 +251,7 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
       const bool tagged = (header.flags & wire::kTagged) != 0;
       RecvOperation* const receive = records_.matcher.find_posted(peer.id, tagged, header.tag);
       if (receive == nullptr && !context_.closing) {
-        unexpected_.keep_unexpected(peer, header, arrival);
+        unexpected_.keep_unexpected(peer, header, arrival, total);
         break;
       }
       if (receive == nullptr) {  // it will never be received; its sender must not wait
@@ -264,7 +267,7 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
       if (peer.lost) return;
       break;
     case wire::Type::eager_first:
-      deliver_first(peer, header, arrival);
+      deliver_first(peer, header, arrival, total);
       break;
     case wire::Type::rma_data:  // its tag: bytes written, see on_transfer_done
       context_.finish(context_.remote_write_report,
@@ -300,7 +303,7 @@ void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const 
           : records_.matcher.find_posted(peer.id, tagged, header.tag);
   if (receive == nullptr && context_.closing)
     return posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-  if (receive == nullptr) return unexpected_.keep_unexpected(peer, header, arrival);
+  if (receive == nullptr) return unexpected_.keep_unexpected(peer, header, arrival, rts.total);
   if (rts.has_rtr != 0) {
     // A late write of the failed queue pair must not reach the next message's buffer.
     for (Registration& region : receive->rtr->regions) region.discard();
@@ -311,20 +314,22 @@ void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const 
     posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
   }
-  unexpected_.wait_for_transfer(unexpected_.store(peer, header, arrival), *receive, place);
+  unexpected_.wait_for_transfer(unexpected_.store(peer, header, arrival, rts.total), *receive,
+                                place);
 }
 
 // The first fragment of an eager message.
-void ReceiveEngine::deliver_first(Peer& peer, const wire::Header& header, const Arrival& arrival) {
+void ReceiveEngine::deliver_first(Peer& peer, const wire::Header& header, const Arrival& arrival,
+                                  std::uint64_t total) {
   const bool tagged = (header.flags & wire::kTagged) != 0;
   RecvOperation* const receive = records_.matcher.find_posted(peer.id, tagged, header.tag);
   if (receive == nullptr && !context_.closing)
-    return unexpected_.keep_unexpected(peer, header, arrival);
+    return unexpected_.keep_unexpected(peer, header, arrival, total);
   if (receive != nullptr) {
-    const std::uint64_t total = wire::message_bytes(header, arrival.payload);
     const Place place = rndv_.place_in(*receive, total);
     if (!records_.transfers.ready()) {
-      unexpected_.wait_for_transfer(unexpected_.store(peer, header, arrival), *receive, place);
+      unexpected_.wait_for_transfer(unexpected_.store(peer, header, arrival, total), *receive,
+                                    place);
       return;
     }
     rndv_.start_eager(*receive, peer, header, place, total,

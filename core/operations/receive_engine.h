@@ -46,7 +46,8 @@ class ReceiveEngine : MessagingUser {
   void drain_reorder_buffer(Peer& peer);
   // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);
-  void deliver_first(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  void deliver_first(Peer& peer, const wire::Header& header, const Arrival& arrival,
+                     std::uint64_t total);
   void deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
                      const Arrival& arrival);
 

@@ -57,13 +57,13 @@ bool UnexpectedMessages::may_deliver(Peer& peer, const wire::Header& header) {
 
 // Creates the record; may_deliver() has checked that there is room.
 UnexpectedMessage& UnexpectedMessages::store(Peer& peer, const wire::Header& header,
-                                             const Arrival& arrival) {
+                                             const Arrival& arrival, std::uint64_t total) {
   UnexpectedMessage& message = *records_.messages.take();
   message.peer = peer.id;
   message.tagged = (header.flags & wire::kTagged) != 0;
   message.tag = header.tag;
   message.header = header;
-  message.total = wire::message_bytes(header, arrival.payload);
+  message.total = total;
   message.payload = arrival.payload;
   message.storage = arrival.storage;
   message.buffer = arrival.buffer;
@@ -102,9 +102,9 @@ bool UnexpectedMessages::may_set_aside(const Peer& peer, const UnexpectedMessage
 }
 
 void UnexpectedMessages::keep_unexpected(Peer& peer, const wire::Header& header,
-                                         const Arrival& arrival) {
+                                         const Arrival& arrival, std::uint64_t total) {
   ++unexpected_count_;
-  UnexpectedMessage& message = store(peer, header, arrival);
+  UnexpectedMessage& message = store(peer, header, arrival, total);
   context_.profile.unexpected.count(message.total);
   records_.matcher.add_unexpected(&message);
 }

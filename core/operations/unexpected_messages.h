@@ -30,9 +30,11 @@ class UnexpectedMessages : MessagingUser {
   [[nodiscard]] std::unique_ptr<std::byte[]> copy_aside(const std::byte* from, std::size_t length,
                                                         std::size_t room);
   [[nodiscard]] bool may_deliver(Peer& peer, const wire::Header& header);
+  // `total`: bytes of the message itself, as they were checked.
   [[nodiscard]] UnexpectedMessage& store(Peer& peer, const wire::Header& header,
-                                         const Arrival& arrival);
-  void keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival);
+                                         const Arrival& arrival, std::uint64_t total);
+  void keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival,
+                       std::uint64_t total);
   bool relieve(Peer& peer);
   void look_after_retained(Peer& peer, bool wildcards, Nanoseconds now);
   void release_unexpected(UnexpectedMessage& message);

@@ -56,17 +56,6 @@ Status parse_total(const Header& header, const std::byte* payload, std::uint64_t
   return {};
 }
 
-std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept {
-  std::uint64_t bytes = header.length;
-  if ((header.type == Type::rts && header.length >= sizeof bytes) ||
-      header.type == Type::eager_first) {
-    std::memcpy(&bytes, payload, sizeof bytes);  // Rts::total, or that of all fragments
-  } else if ((header.flags & kAcknowledge) != 0) {
-    bytes -= kOperationBytes;
-  }
-  return bytes;
-}
-
 Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
   if (length < sizeof(Header)) {
     return {Code::invalid, fmt::format("message: {} bytes are shorter than a header", length)};

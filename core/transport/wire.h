@@ -89,6 +89,16 @@ struct Header {
   std::uint8_t phase = 0;  // ring only: 1..255, changes each time round
 };
 static_assert(sizeof(Header) == 32);
+// Of the payload, before the bytes of the message: an acknowledged one's operation, a first
+// fragment's length of all.
+[[nodiscard]] constexpr std::size_t prefix_bytes(Type type, std::uint8_t flags) noexcept {
+  return type == Type::eager_first     ? kTotalBytes
+         : (flags & kAcknowledge) != 0 ? kOperationBytes
+                                       : 0;
+}
+[[nodiscard]] constexpr std::size_t prefix_bytes(const Header& header) noexcept {
+  return prefix_bytes(header.type, header.flags);
+}
 
 struct WireupRequest {
   Address address;                      // of the sender
@@ -354,9 +364,6 @@ std::size_t write_rts(const Rts& rts, std::byte* to) noexcept;
 // checked.
 [[nodiscard]] Status parse_total(const Header& header, const std::byte* payload,
                                  std::uint64_t* total);
-// Bytes of the message itself: an RTS's payload only describes it, an acknowledged one's begins
-// with its operation. The header was checked; the payload is header.length long.
-[[nodiscard]] std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept;
 // Checks of header fields that do not depend on where it was found.
 [[nodiscard]] Status check_header(const Header& header);
 

@@ -17,8 +17,8 @@ struct UnexpectedWorld : OperationsWorld {
     header.length = 8;
     std::byte* const payload = resources.receive_pool.data(buffer);
     std::memset(payload, static_cast<int>(tag), 8);
-    unexpected.keep_unexpected(peer, header,
-                               {UnexpectedMessage::Storage::buffer, payload, buffer, 0, nullptr});
+    unexpected.keep_unexpected(
+        peer, header, {UnexpectedMessage::Storage::buffer, payload, buffer, 0, nullptr}, 8);
   }
   [[nodiscard]] UnexpectedMessage* find(std::uint64_t tag) const {
     return records.matcher.find_unexpected({kAnyPeer, tag, 0, true});
@@ -114,7 +114,8 @@ TEST(UnexpectedMessages, AreReceivedForTheirSenderWhenDiscarded) {
   std::memcpy(world.resources.receive_pool.data(2), bytes.data(), header.length);
   world.unexpected.keep_unexpected(
       world.peer, header,
-      {UnexpectedMessage::Storage::buffer, world.resources.receive_pool.data(2), 2, 0, nullptr});
+      {UnexpectedMessage::Storage::buffer, world.resources.receive_pool.data(2), 2, 0, nullptr},
+      100'000);
   PeekRequest request = world.peek_of(1, nullptr);
   request.discard = true;
   EXPECT_TRUE(world.unexpected.peek(request).ok());
