@@ -11,8 +11,8 @@
 
 namespace turnout {
 namespace {
-// Below it two copies take less than a system call that reads the other process's memory:
-// docs/benchmarks.md.
+// Copies take less up to there than a system call that reads the other process's memory, measured
+// with bench/fi_pingpong: docs/decisions/027-eager-fragments.md.
 constexpr std::uint64_t kThresholdOfVirtualAdapter = 8 << 10;
 
 // Unlike a process id it is never reused within a job.
@@ -43,12 +43,11 @@ Status Startup::choose_default_channel() {
                         settings.policy, context_.device->name())};
   }
   context_.format.own_eager_size = static_cast<std::uint32_t>(settings.ring_entry_size);
-  const bool between_processes = context_.device->is_virtual() && !context_.device->is_simulated();
-  context_.format.rendezvous_threshold =
-      std::min(settings.rendezvous_threshold != 0 ? settings.rendezvous_threshold
-               : between_processes                ? kThresholdOfVirtualAdapter
-                                                  : 0,
-               settings.unexpected_memory);  // an eager message must fit there
+  std::uint64_t threshold = settings.rendezvous_threshold;
+  if (threshold == 0 && context_.device->is_between_processes())
+    threshold = kThresholdOfVirtualAdapter;
+  // A message that nobody waits for must fit there.
+  context_.format.rendezvous_threshold = std::min(threshold, settings.unexpected_memory);
   if (dc) return {};
   context_.default_channel = ChannelKind::ud_sendrecv;
   context_.receive_cost.set_default_channel(context_.default_channel);
@@ -270,8 +269,7 @@ Status Startup::start() {
   context_.traits.never_connects = settings.policy == "static:ud-sendrecv";
   context_.rendezvous = rendezvous_named(settings.rendezvous).value_or(Rendezvous::getcqe);
   operations_.rdma.set_posts_in_progress(settings.progress_thread > 0 &&
-                                         context_.device->is_virtual() &&
-                                         !context_.device->is_simulated());
+                                         context_.device->is_between_processes());
   operations_.rtr.configure(settings.rtr_sentinel == "set", context_.address.id);
   context_.statistics.use(context_.simulation.statistics);
   if (context_.traits.uses_feedback) {

@@ -17,9 +17,7 @@ namespace turnout {
 void FragmentEngine::request_fragments(Transfer& transfer, const wire::Rts& rts) {
   Peer& peer = *transfer.peer;
   if (transfer.total == 0) return rdma_.end_transfer(transfer);
-  transfer.incoming.expected = rts.total;
-  transfer.incoming.id = incoming_.add(&transfer);
-  ++peer.rx.incoming_large;
+  add_incoming(transfer, rts.total);
   if (peer.rx.retained > 0) (void)events_.relieve(peer);  // the fragments need the credits
   control_.send_control(peer, Purpose::credit,
                         {.type = wire::Control::fragment_request,
@@ -31,11 +29,15 @@ void FragmentEngine::expect_fragments(Transfer& transfer, std::uint64_t expected
                                       std::uint64_t arrived) {
   Peer& peer = *transfer.peer;
   assert(arrived < expected && !awaits_fragment(peer));
-  transfer.incoming.expected = expected;
   transfer.posted = arrived;
-  transfer.incoming.id = incoming_.add(&transfer);
+  add_incoming(transfer, expected);
   peer.state.make().rx.fragmented = transfer.incoming.id;
-  ++peer.rx.incoming_large;
+}
+
+void FragmentEngine::add_incoming(Transfer& transfer, std::uint64_t expected) {
+  transfer.incoming.expected = expected;
+  transfer.incoming.id = incoming_.add(&transfer);
+  ++transfer.peer->rx.incoming_large;
 }
 
 // The queue pair of the read failed.
@@ -112,13 +114,7 @@ void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const s
                 peer.address.to_string(), header.tag);
     return;
   }
-  if (header.data != transfer->posted ||
-      header.length > transfer->incoming.expected - transfer->posted) {
-    return events_.protocol_error(
-        peer,
-        fmt::format("fragment of {} bytes at offset {}, with {} of {} bytes received",
-                    header.length, header.data, transfer->posted, transfer->incoming.expected));
-  }
+  if (!is_next(peer, header, transfer->posted, transfer->incoming.expected)) return;
   if (transfer->posted < transfer->total) {
     const std::size_t n = std::min<std::size_t>(header.length, transfer->total - transfer->posted);
     transfer->incoming.receive->iov.copy_in(transfer->incoming.offset + transfer->posted, payload,
@@ -129,8 +125,17 @@ void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const s
   if (transfer->posted < transfer->incoming.expected) return;
   incoming_.remove(transfer->incoming.id);
   --peer.rx.incoming_large;
-  if (eager) peer.state.ref().rx.fragmented = 0;
   rdma_.end_transfer(*transfer);
+}
+
+// Otherwise the peer is lost.
+bool FragmentEngine::is_next(Peer& peer, const wire::Header& header, std::uint64_t arrived,
+                             std::uint64_t expected) {
+  if (header.data == arrived && header.length <= expected - arrived) return true;
+  events_.protocol_error(
+      peer, fmt::format("fragment of {} bytes at offset {}, with {} of {} bytes received",
+                        header.length, header.data, arrived, expected));
+  return false;
 }
 
 // Of an eager message that no receive takes yet. may_deliver() has made room.
@@ -138,11 +143,7 @@ void FragmentEngine::keep_fragment(Peer& peer, const wire::Header& header,
                                    const std::byte* payload) {
   UnexpectedMessage& message = *peer.state->rx.partial;
   if (!message.has_room) return;  // the endpoint closes
-  if (header.data != message.arrived || header.length > message.total - message.arrived) {
-    return events_.protocol_error(
-        peer, fmt::format("fragment of {} bytes at offset {}, with {} of {} bytes received",
-                          header.length, header.data, message.arrived, message.total));
-  }
+  if (!is_next(peer, header, message.arrived, message.total)) return;
   std::memcpy(message.heap.get() + message.arrived, payload, header.length);
   context_.charge(Work::copy, header.length);
   message.arrived += header.length;
@@ -157,8 +158,6 @@ void FragmentEngine::end_incoming(const Peer* peer) {
     if (transfer->kind == Transfer::Kind::rtr_recv) continue;  // ends with its receive
     incoming_.remove(transfer->incoming.id);
     --transfer->peer->rx.incoming_large;
-    if (transfer->peer->state->rx.fragmented == transfer->incoming.id)
-      transfer->peer->state.ref().rx.fragmented = 0;
     transfer->status =
         peer != nullptr ? peer->state->loss : Status{Code::canceled, "the endpoint is closing"};
     rdma_.end_transfer(*transfer);

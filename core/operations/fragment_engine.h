@@ -24,8 +24,9 @@ class FragmentEngine : MessagingUser {
   // its byte `arrived` on.
   void expect_fragments(Transfer& transfer, std::uint64_t expected, std::uint64_t arrived);
   // An eager message of the peer has not arrived whole.
-  [[nodiscard]] static bool awaits_fragment(const Peer& peer) noexcept {
-    return peer.state->rx.fragmented != 0 || peer.state->rx.partial != nullptr;
+  [[nodiscard]] bool awaits_fragment(const Peer& peer) const noexcept {
+    return peer.state->rx.partial != nullptr ||
+           find_incoming(peer, peer.state->rx.fragmented, Transfer::Kind::read) != nullptr;
   }
   void end_incoming(const Peer* peer);
   // Of those in incoming_ of this peer; null: none of that number and kind.
@@ -34,6 +35,9 @@ class FragmentEngine : MessagingUser {
   [[nodiscard]] SlotTable<Transfer>& incoming() noexcept { return incoming_; }
 
  private:
+  void add_incoming(Transfer& transfer, std::uint64_t expected);
+  [[nodiscard]] bool is_next(Peer& peer, const wire::Header& header, std::uint64_t arrived,
+                             std::uint64_t expected);
   void keep_fragment(Peer& peer, const wire::Header& header, const std::byte* payload);
 
   SendBacklog& backlog_;

@@ -67,7 +67,8 @@ Status SendEngine::send_now(const SendRequest& request) {
   const bool fits_one = iov.total <= eager_size(*peer, context_.format) -
                                          context_.format.stream_overhead -
                                          sizeof(wire::WireupRequest) - wire::kOperationBytes;
-  operation->rendezvous = large || (!fits_one && (acknowledged || !may_fragment(iov.total)));
+  const bool fragments = !acknowledged && context_.format.rendezvous_threshold != 0;
+  operation->rendezvous = large || (!fits_one && !fragments);
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
     operation->copy = records_.take_for_caller(records_.copies);
@@ -103,11 +104,6 @@ Status SendEngine::send_now(const SendRequest& request) {
 Status SendEngine::too_many_wait() {
   static const Status status{Code::again, "the budget allows no more pending operations"};
   return status;
-}
-
-// An eager message that does not fit one message of the stream goes in fragments.
-bool SendEngine::may_fragment(std::size_t bytes) const noexcept {
-  return bytes <= context_.format.rendezvous_threshold;
 }
 
 bool SendEngine::is_large(const Peer& peer, std::size_t bytes) const noexcept {
@@ -154,11 +150,9 @@ bool SendEngine::try_operation(SendOperation& operation) {
     backlog_.end_send(operation, Status{});
     return true;
   }
-  if (!operation.rendezvous &&
-      (operation.fragment_offset > 0 || operation.iov.total > sender_.max_payload(peer))) {
-    return send_fragments(operation);
-  }
   if (!operation.rendezvous) {
+    if (operation.fragment_offset > 0 || operation.iov.total > sender_.max_payload(peer))
+      return send_fragments(operation);
     message.type = operation.type == wire::Type::none ? wire::Type::eager : operation.type;
     message.iov = &operation.iov;
     message.length = message.counts_as = operation.iov.total;

@@ -26,7 +26,6 @@ class SendEngine : MessagingUser {
  private:
   // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
-  [[nodiscard]] bool may_fragment(std::size_t bytes) const noexcept;
   [[nodiscard]] bool send_fragments(SendOperation& operation);
 
   SendBacklog& backlog_;

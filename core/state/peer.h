@@ -256,8 +256,8 @@ struct PeerRxState {
   std::vector<OutOfOrderMessage> reorder_buffer;
   std::uint32_t reads_over_rc = 0;  // transfers of ours on the RC queue pair
   std::uint32_t rtrs_sent = 0;      // RTRs that are open at the peer
-  // The eager message whose fragments are arriving: the transfer of its receive, or where it is
-  // kept; 0 and null: there is none.
+  // The eager message whose fragments are arriving: the number of its receive's transfer, the
+  // latest one if there is none any more; or where it is kept, null: nowhere.
   std::uint64_t fragmented = 0;
   UnexpectedMessage* partial = nullptr;
   SuccessRate rtr_success;

@@ -65,8 +65,7 @@ const RemotePort* PeerTable::port_of(const Address& address, Status* status) {
 Status PeerTable::check_peer(const Address& address) {
   Status status;
   const auto service = [](bool datagrams) { return datagrams ? "UD" : "DC"; };
-  if (context_.device->is_virtual() && !context_.device->is_simulated() &&
-      address.gid != context_.address.gid) {
+  if (context_.device->is_between_processes() && address.gid != context_.address.gid) {
     status = {Code::unsupported,
               fmt::format("{} is on another virtual fabric; set TURNOUT_FABRIC to the same name "
                           "for the whole job, and run it on one host as one user",

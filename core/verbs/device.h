@@ -50,6 +50,10 @@ class Device {
   [[nodiscard]] bool is_simulated() const noexcept {
     return virtual_ && std::string_view(adapter_.attributes.fw_ver) == "virtual clock";
   }
+  // Its peers are processes of this host, on the virtual adapter.
+  [[nodiscard]] bool is_between_processes() const noexcept {
+    return is_virtual() && !is_simulated();
+  }
   // rdma-core was asked to keep registered pages from children (ibv_fork_init): then it gives them
   // to children again when they are deregistered, which has to be before they are unmapped.
   [[nodiscard]] bool frees_pages_at_deregistration() const noexcept;
