@@ -42,6 +42,13 @@ inline RecvRequest tagged_recv(PeerId peer, const iovec& buffer, std::uint64_t t
   return request;
 }
 
+inline PeekRequest tagged_peek(std::uint64_t tag, const Report& report) {
+  PeekRequest request;
+  request.tag = tag;
+  request.report = report;
+  return request;
+}
+
 inline Completion take(CompletionQueue& queue) {
   EXPECT_GT(queue.size(), 0u);
   const Completion c = queue.front();

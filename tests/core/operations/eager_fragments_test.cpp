@@ -4,18 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 #include <span>
 #include <vector>
 
 #include "tests/support/operations_world.h"
+#include "tests/support/requests.h"
 
 namespace turnout {
 namespace {
 
-constexpr std::size_t kTotal = 10'000,
-                      kFirst = 3'000;  // bytes of the message, of its first fragment
+constexpr std::size_t kTotal = 10'000;  // bytes of the message
+constexpr std::size_t kFirst = 3'000;   // and of its first fragment
 
 std::vector<std::byte> numbered(std::size_t bytes) {
   std::vector<std::byte> out(bytes);
@@ -27,13 +26,8 @@ struct SendingWorld : OperationsWorld {
   SendingWorld() { context.format.rendezvous_threshold = 32 << 10; }
   Status send(std::span<const std::byte> bytes, std::uint64_t tag, bool acknowledged = false) {
     const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-    SendRequest request;
-    request.peer = peer.id;
-    request.data = {&part, 1};
-    request.tagged = true;
-    request.tag = tag;
+    SendRequest request = tagged_send(peer.id, part, tag, report(&peer));
     request.delivery_complete = acknowledged;
-    request.report = report(&peer);
     return send_engine.send_now(request);
   }
   // What was posted, as the receiver sees it.
@@ -132,13 +126,25 @@ struct ReceivingWorld : OperationsWorld {
   void arrive_second(std::uint32_t sequence) { arrive_fragment(sequence, kFirst, 4'000); }
   void arrive_third(std::uint32_t sequence) { arrive_fragment(sequence, 7'000, 3'000); }
   [[nodiscard]] Status receive(std::uint64_t tag) {
-    const iovec part{memory.data(), memory.size()};
-    RecvRequest request;
-    request.buffer = {&part, 1};
-    request.tagged = true;
-    request.tag = tag;
-    request.report = report(&memory[0]);
-    return receive_engine.recv_now(request);
+    const iovec to = piece(memory);
+    return receive_engine.recv_now(tagged_recv(kAnyPeer, to, tag, report(&memory[0])));
+  }
+  // The message of this tag, of which a part has arrived.
+  void claim(std::uint64_t tag, int* of) {
+    PeekRequest peek = tagged_peek(tag, report(of));
+    peek.claim = true;
+    ASSERT_TRUE(unexpected.peek(peek).ok());
+    EXPECT_NE(next_completion().flags & kClaimed, 0u);
+  }
+  [[nodiscard]] Status receive_claimed(int* of) {
+    const iovec to = piece(memory);
+    return unexpected.recv_claimed(tagged_recv(kAnyPeer, to, 0, report(of)));
+  }
+  void lose_peer() {
+    peer.lost = true;
+    peer.state.make().loss = Status(Code::peer_lost, "it is gone");
+    fragments.end_incoming(&peer);
+    unexpected.drop_partial(peer);
   }
   void expect_whole() {
     const Completion done = next_completion();
@@ -148,7 +154,7 @@ struct ReceivingWorld : OperationsWorld {
   }
   // Nothing of it is left, and nobody waits for a FIN.
   void expect_clean() {
-    EXPECT_FALSE(FragmentEngine::awaits_fragment(peer));
+    EXPECT_FALSE(fragments.awaits_fragment(peer));
     EXPECT_EQ(peer.rx.incoming_large, 0u);
     EXPECT_EQ(peer.rx.retained, 0u);
     EXPECT_EQ(resources.receives_kept, 0u);
@@ -230,26 +236,16 @@ TEST(EagerFragments, ArePeekedAtClaimedAndDiscardedAsOneMessage) {
   ReceivingWorld world;
   int claim = 0;
   world.arrive_first(0, 5);
-  PeekRequest peek;
-  peek.tag = 5;
-  peek.report = world.report(&claim);
-  ASSERT_TRUE(world.unexpected.peek(peek).ok());
+  ASSERT_TRUE(world.unexpected.peek(tagged_peek(5, world.report(&claim))).ok());
   EXPECT_EQ(world.next_completion().length, kTotal);
-  peek.claim = true;
-  ASSERT_TRUE(world.unexpected.peek(peek).ok());
-  EXPECT_NE(world.next_completion().flags & kClaimed, 0u);
+  world.claim(5, &claim);
   world.arrive_second(1);
-  const iovec part{world.memory.data(), world.memory.size()};
-  RecvRequest request;
-  request.buffer = {&part, 1};
-  request.report = world.report(&claim);
-  ASSERT_TRUE(world.unexpected.recv_claimed(request).ok());
+  ASSERT_TRUE(world.receive_claimed(&claim).ok());
   world.arrive_third(2);
   world.expect_whole();
 
   world.arrive_first(3, 6);
-  peek.tag = 6;
-  peek.claim = false;
+  PeekRequest peek = tagged_peek(6, world.report(&claim));
   peek.discard = true;
   ASSERT_TRUE(world.unexpected.peek(peek).ok());
   EXPECT_EQ(world.next_completion().length, kTotal);
@@ -302,10 +298,7 @@ TEST(EagerFragments, OfALostPeerDoNotReachAReceive) {
       ASSERT_TRUE(world.receive(5).ok());
     }
     world.arrive_first(0, 5);
-    world.peer.lost = true;
-    world.peer.state.make().loss = Status(Code::peer_lost, "it is gone");
-    world.fragments.end_incoming(&world.peer);
-    world.unexpected.drop_partial(world.peer);
+    world.lose_peer();
     EXPECT_EQ(world.completions.has_error(), posted);
     if (posted) {
       EXPECT_EQ(world.completions.pop_error().status.code(), Code::peer_lost);
@@ -319,20 +312,9 @@ TEST(EagerFragments, OfALostPeerEndTheReceiveOfWhoClaimedThem) {
   ReceivingWorld world;
   int claim = 0;
   world.arrive_first(0, 5);
-  PeekRequest peek;
-  peek.tag = 5;
-  peek.claim = true;
-  peek.report = world.report(&claim);
-  ASSERT_TRUE(world.unexpected.peek(peek).ok());
-  (void)world.next_completion();
-  world.peer.lost = true;
-  world.peer.state.make().loss = Status(Code::peer_lost, "it is gone");
-  world.unexpected.drop_partial(world.peer);
-  const iovec part{world.memory.data(), world.memory.size()};
-  RecvRequest request;
-  request.buffer = {&part, 1};
-  request.report = world.report(&claim);
-  ASSERT_TRUE(world.unexpected.recv_claimed(request).ok());
+  world.claim(5, &claim);
+  world.lose_peer();
+  ASSERT_TRUE(world.receive_claimed(&claim).ok());
   ASSERT_TRUE(world.completions.has_error());
   EXPECT_EQ(world.completions.pop_error().status.code(), Code::peer_lost);
   world.expect_clean();

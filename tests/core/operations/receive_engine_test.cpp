@@ -6,6 +6,7 @@
 #include <array>
 
 #include "tests/support/operations_world.h"
+#include "tests/support/requests.h"
 
 namespace turnout {
 namespace {
@@ -13,13 +14,7 @@ namespace {
 struct ReceiveWorld : OperationsWorld {
   [[nodiscard]] Status receive(std::uint64_t tag, PeerId from = kAnyPeer) {
     const iovec part{memory.data(), memory.size()};
-    RecvRequest request;
-    request.peer = from;
-    request.buffer = {&part, 1};
-    request.tagged = true;
-    request.tag = tag;
-    request.report = report(&memory[tag]);
-    return receive_engine.recv_now(request);
+    return receive_engine.recv_now(tagged_recv(from, part, tag, report(&memory[tag])));
   }
   Peer& peer = add_known_peer();
   std::array<std::byte, 64> memory{};

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "tests/support/operations_world.h"
+#include "tests/support/requests.h"
 
 namespace turnout {
 namespace {
@@ -14,13 +15,8 @@ struct SendWorld : OperationsWorld {
   [[nodiscard]] Status send(Peer& peer, std::uint64_t tag, std::span<std::byte> bytes,
                             bool inject = false) {
     const iovec part{bytes.data(), bytes.size()};
-    SendRequest request;
-    request.peer = peer.id;
-    request.data = {&part, 1};
-    request.tagged = true;
-    request.tag = tag;
+    SendRequest request = tagged_send(peer.id, part, tag, report(&peer));
     request.inject = inject;
-    request.report = report(&request);
     return send_engine.send_now(request);
   }
   // Tags of the messages that were posted.

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "tests/support/operations_world.h"
+#include "tests/support/requests.h"
 
 namespace turnout {
 namespace {
@@ -24,10 +25,7 @@ struct UnexpectedWorld : OperationsWorld {
     return records.matcher.find_unexpected({kAnyPeer, tag, 0, true});
   }
   [[nodiscard]] PeekRequest peek_of(std::uint64_t tag, void* context_of) {
-    PeekRequest request;
-    request.tag = tag;
-    request.report = report(context_of);
-    return request;
+    return tagged_peek(tag, report(context_of));
   }
   Peer& peer = add_known_peer();
 };
