@@ -20,22 +20,22 @@ import subprocess
 import sys
 import tempfile
 
+from run import environment
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEERS = {
     "turnout": {"FI_PROVIDER": "turnout"},
     "shm": {"FI_PROVIDER": "shm"},
-    "tcp": {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"},
+    "tcp": {"FI_PROVIDER": "tcp"},
     "ucx": {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "self,posix,cma"},
     "native": {"MPIR_CVAR_NOLOCAL": "0"},
 }
 
 
 def run(args, program, peer, ranks, number):
-    env = dict(os.environ, MPIR_CVAR_CH4_NETMOD="ofi", MPIR_CVAR_NOLOCAL="1",
-               TURNOUT_FABRIC=f"collectives-{os.getpid()}-{number}")
+    env = environment(peer, args.build, f"collectives-{os.getpid()}-{number}")
+    env.update(MPIR_CVAR_CH4_NETMOD="ofi", MPIR_CVAR_NOLOCAL="1")
     env.update(PEERS[peer])
-    if peer == "turnout":
-        env["FI_PROVIDER_PATH"] = str(args.build.resolve() / "lib")
     command = [args.python.parent / "mpiexec", "-launcher", "fork", "-n", str(ranks), program,
                "--milliseconds", str(args.milliseconds), "--repeats", "3"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=args.timeout)
