@@ -11,13 +11,12 @@ release preset and its compiler; those of another compiler differ.
 """
 
 import argparse
-import collections
 import os
 import pathlib
-import re
-import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools"))
+import callgrind  # noqa: E402  (of the tools)
 
 POLICIES = ["static:dc-sendrecv", "static:dc-rdma", "static:rc-rdma", "static:ud-sendrecv"]
 FEW, MANY = 1000, 3000
@@ -25,39 +24,13 @@ TOLERANCE = 1.01
 HEAD = "# Instructions of the core for an 8-byte message, both ends together; see instructions.py.\n"
 
 
-def self_costs(text):
-    """Instructions by object, from callgrind's output file."""
-    names, costs = {}, collections.Counter()
-    current, inclusive = None, False
-    for line in text.splitlines():
-        if match := re.match(r"ob=\((\d+)\)(?: (.*))?$", line):
-            if match[2]:
-                names[match[1]] = match[2]
-            current = names[match[1]]
-        elif match := re.match(r"cob=\((\d+)\)(?: (.*))?$", line):
-            if match[2]:
-                names[match[1]] = match[2]
-        elif line.startswith("calls="):
-            inclusive = True  # the next line is the cost of what was called
-        elif re.match(r"[+\-*\d]", line):
-            if not inclusive and current is not None:
-                costs[current] += int(line.split()[1])
-            inclusive = False
-    return costs
-
-
-def instructions(program, policy, messages):
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder) / "callgrind.out"
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", program, policy, str(messages)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-        costs = self_costs(out.read_text())
+def instructions(program, policy):
+    costs = callgrind.each(lambda count: [program, policy, str(count)], FEW, MANY)
     name = os.path.realpath(program)
-    if costs[name] == 0:
-        sys.exit(f"{policy}: callgrind counted nothing in {name}: {dict(costs)}")
-    return costs[name]
+    total = sum(count for (library, _), count in costs.items() if library == name)
+    if total <= 0:
+        sys.exit(f"{policy}: callgrind counted nothing in {name}: {costs}")
+    return round(total)
 
 
 def main():
@@ -66,8 +39,7 @@ def main():
     parser.add_argument("table", type=pathlib.Path)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    counts = {policy: round((instructions(options.program, policy, MANY) - instructions(options.program, policy, FEW))
-                            / (MANY - FEW)) for policy in POLICIES}
+    counts = {policy: instructions(options.program, policy) for policy in POLICIES}
     if options.write:
         options.table.write_text(HEAD + "".join(f"{policy}\t{count}\n" for policy, count in counts.items()))
         return
