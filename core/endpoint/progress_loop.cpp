@@ -4,53 +4,84 @@
 namespace turnout {
 
 bool ProgressLoop::progress_now() {
-  Messaging& messaging = parts_.messaging;
   Operations& operations = parts_.operations;
-  Channels& channels = parts_.channels;
   PolledRings& rings = parts_.rings;
-  bool moved;
   context_.in_progress = true;
+  bool moved;
   if (context_.receive_cost.due(context_.delivered)) [[unlikely]] {
     moved = operations.receive_engine.poll_measured();
+    context_.work_pending = true;
   } else {
     moved = receive_dispatch_.poll_receive_queue();
+    context_.work_pending |= moved;
     if (!rings.speaking().empty()) moved |= operations.receive_engine.poll_rings(rings.speaking());
   }
   // An unsignalled request has a completion only if it fails.
-  if (resources_.awaits_completion() || context_.ticks % kPollForFailures == 0)
-    moved |= send_completions_.poll_send_queue();
+  if ((resources_.awaits_completion() || context_.ticks % kPollForFailures == 0) &&
+      send_completions_.poll_send_queue())
+    moved = context_.work_pending = true;
   const bool due = rings.silent_due(moved) || context_.closing;
   if (!rings.silent().empty())  // if not due, poll again: a message may have arrived
     moved |= !due || operations.receive_engine.poll_rings(rings.silent());
-  if (!messaging.control.pending_control().empty()) moved |= messaging.control.pump_control();
-  if (messaging.ud.ud_blocked()) moved |= messaging.ud.pump_ud_blocked();
-  if (operations.put.deferred_until() != INT64_MAX) operations.send_engine.release_overdue();
-  if (!channels.recovery.recovering().empty()) moved |= channels.recovery.pump_recovering();
-  if (!channels.xrc_nodes.xrc_lost().empty()) moved |= channels.xrc_recovery.pump_xrc_lost();
-  if (!operations.atomic_engine.answering().empty())
-    moved |= operations.atomic_engine.pump_answers();
-  if (!operations.backlog.backlogged().empty()) moved |= operations.send_engine.pump_backlogs();
-  if (!operations.backlog.fragmented().empty()) moved |= operations.fragments.pump_fragments();
-  if (!operations.rdma.polled().empty()) moved |= operations.rtr.poll_last_bytes();
-  if (!operations.rput.rput_sends().empty()) moved |= operations.rput.pump_rput_sends();
-  if (!operations.put.rtr_cancels().empty()) moved |= operations.put.pump_rtr_cancels();
-  if (!operations.rdma.active_transfers().empty()) moved |= operations.rdma.pump_transfers();
-  if (!operations.unexpected.waiting().empty()) moved |= operations.unexpected.pump_waiting();
-  if (channels.rc.jobs() > 0) moved |= channels.negotiator.pump_jobs();
-  if (!operations.unexpected.stalled().empty() || !operations.unexpected.pending_wireups().empty())
-    moved |= operations.receive_engine.pump_stalled();
+  if (context_.work_pending || context_.closing) moved |= go_on_with_pending();
+  if (++context_.ticks >= tick_every_) {
+    context_.ticks = 0;
+    tick();
+    context_.work_pending = true;
+  }
+  context_.in_progress = false;
+  return moved;
+}
+
+// Until one call has found nothing to go on with.
+bool ProgressLoop::go_on_with_pending() {
+  Messaging& messaging = parts_.messaging;
+  Operations& operations = parts_.operations;
+  Channels& channels = parts_.channels;
+  context_.work_pending = false;
+  bool moved = false;
+  bool found = context_.over_datagrams() || tests_channels_;
+  const auto pump = [&](bool has_work, auto&& go_on) {
+    if (!has_work) return;
+    found = true;
+    moved |= go_on();
+  };
+  pump(!messaging.control.pending_control().empty(),
+       [&] { return messaging.control.pump_control(); });
+  pump(messaging.ud.ud_blocked(), [&] { return messaging.ud.pump_ud_blocked(); });
+  pump(operations.put.deferred_until() != INT64_MAX, [&] {
+    operations.send_engine.release_overdue();
+    return false;
+  });
+  pump(!channels.recovery.recovering().empty(),
+       [&] { return channels.recovery.pump_recovering(); });
+  pump(!channels.xrc_nodes.xrc_lost().empty(),
+       [&] { return channels.xrc_recovery.pump_xrc_lost(); });
+  pump(!operations.atomic_engine.answering().empty(),
+       [&] { return operations.atomic_engine.pump_answers(); });
+  pump(!operations.backlog.backlogged().empty(),
+       [&] { return operations.send_engine.pump_backlogs(); });
+  pump(!operations.backlog.fragmented().empty(),
+       [&] { return operations.fragments.pump_fragments(); });
+  pump(!operations.rdma.polled().empty(), [&] { return operations.rtr.poll_last_bytes(); });
+  pump(!operations.rput.rput_sends().empty(), [&] { return operations.rput.pump_rput_sends(); });
+  pump(!operations.put.rtr_cancels().empty(), [&] { return operations.put.pump_rtr_cancels(); });
+  pump(!operations.rdma.active_transfers().empty(),
+       [&] { return operations.rdma.pump_transfers(); });
+  pump(!operations.unexpected.waiting().empty(),
+       [&] { return operations.unexpected.pump_waiting(); });
+  pump(channels.rc.jobs() > 0, [&] { return channels.negotiator.pump_jobs(); });
+  pump(!operations.unexpected.stalled().empty() || !operations.unexpected.pending_wireups().empty(),
+       [&] { return operations.receive_engine.pump_stalled(); });
   if (context_.receive_cost.is_open()) [[unlikely]] {
     const Nanoseconds begun = context_.clock.now();
     messaging.shared_receives.post_receives();
     context_.receive_cost.close(context_.clock.now() - begun, context_.delivered);
   } else if (!resources_.to_post.empty() || !resources_.to_post_control.empty()) {
     messaging.shared_receives.post_receives();
+    found = true;
   }
-  if (++context_.ticks >= tick_every_) {
-    context_.ticks = 0;
-    tick();
-  }
-  context_.in_progress = false;
+  context_.work_pending |= found;
   return moved;
 }
 

@@ -2,8 +2,8 @@
 // Slab: fixed-size records in blocks that are accounted when allocated and kept until the slab
 // ends. take() is O(1) and allocates only when a block is full; it returns null if the budget
 // refuses. A number of records can be guaranteed: the budget never refuses these, and they take no
-// memory before use. `beside` is the size of each record's entries in tables of the owner. One
-// thread.
+// memory before use. `beside` is the size of each record's entries in tables of the owner. A record
+// that is given back is a new one, or what its reset() makes of it. One thread.
 #pragma once
 
 #include <algorithm>
@@ -46,9 +46,13 @@ class Slab {
   }
   void give_back(T* item) {
     // What it owned (regions, copies) is freed now, not at reuse.
-    static_assert(std::is_nothrow_default_constructible_v<T>);
-    std::destroy_at(item);
-    std::construct_at(item);
+    if constexpr (requires { item->reset(); }) {
+      item->reset();
+    } else {
+      static_assert(std::is_nothrow_default_constructible_v<T>);
+      std::destroy_at(item);
+      std::construct_at(item);
+    }
     free_.push_back(item);
     --in_use_;
   }

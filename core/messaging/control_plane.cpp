@@ -28,7 +28,10 @@ void ControlPlane::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
   PendingControl pending{peer.id, purpose, message, {}};
   if (detail != nullptr) pending.detail = *detail;
   // Establishment messages of a pair are ordered: none overtakes a queued one.
-  if (!pending_control_.empty() || !post_control(pending)) pending_control_.push_back(pending);
+  if (!pending_control_.empty() || !post_control(pending)) {
+    pending_control_.push_back(pending);
+    context_.work_pending = true;
+  }
 }
 
 bool ControlPlane::post_control(const PendingControl& pending) {

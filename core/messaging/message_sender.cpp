@@ -70,14 +70,6 @@ void MessageSender::send_wireup(Peer& peer) {
   if (peer.tx.sequence == 0 && peer.state->tx.backlog.empty()) (void)post_stream(peer, hello);
 }
 
-// The payload as contiguous bytes; `gathered` has room for a copy.
-const void* MessageSender::contiguous_payload(const StreamMessage& message, std::byte* gathered) {
-  if (message.bytes != nullptr) return message.bytes;
-  if (message.iov->count == 1) return message.iov->parts[0].iov_base;
-  message.iov->copy_out(gathered);
-  return gathered;
-}
-
 bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
   RingSender& ring = peer.state.ref().tx.ring;
   // Null: over DC.
@@ -102,29 +94,20 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
   fill_header(peer, message, &header);
   header.phase = ring.next.phase;
   if (small) {
-    std::byte gathered[kInjectLimit + sizeof(wire::Header) + 64];
-    ibv_sge sges[2];
-    int count = 0;
-    if (message.length > 0) {
-      sges[count++] = {reinterpret_cast<std::uint64_t>(contiguous_payload(message, gathered)),
-                       static_cast<std::uint32_t>(message.length), 0};
-    }
+    std::byte aside[kMostInline];
+    std::byte* const to = rc->place_of_inline(bytes, aside);
+    message.copy_payload(to);
     if (ring.checked) [[unlikely]] {
-      const auto* payload = reinterpret_cast<const void*>(count > 0 ? sges[0].addr : 0);
-      header.index = ring_checksum(crc32c(0, payload, message.length), header);
+      header.index = ring_checksum(crc32c(0, to, message.length), header);
       context_.charge(Work::copy, bytes);
     }
-    sges[count++] = {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0};
-    status = rc->write_inline(sges, count, remote, ring.rkey, peer.id, srq);
+    std::memcpy(to + message.length, &header, sizeof header);
+    status = rc->write_inline({to, bytes}, remote, ring.rkey, peer.id, srq);
   } else {
     std::byte* const start = resources_.send_pool.data(buffer);
     std::memcpy(start, &message.prefix, prefix);
     std::byte* const to = start + prefix;
-    if (message.bytes != nullptr) {
-      std::memcpy(to, message.bytes, message.length);
-    } else {
-      message.iov->copy_out(to);
-    }
+    message.copy_payload(to);
     if (ring.checked) [[unlikely]] {
       header.index = ring_checksum(crc32c(0, start, prefix + message.length), header);
       context_.charge(Work::copy, bytes);
@@ -206,11 +189,7 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
   std::memcpy(start, &header, sizeof header);
   std::memcpy(to, &message.prefix, prefix);
   to += prefix;
-  if (message.bytes != nullptr) {
-    std::memcpy(to, message.bytes, message.length);
-  } else if (message.iov != nullptr) {
-    message.iov->copy_out(to);
-  }
+  message.copy_payload(to);
   to += message.length;
   context_.charge(Work::copy, message.length);
   SendRecord record{
@@ -239,17 +218,14 @@ bool MessageSender::post_inline_over_rc(Peer& peer, const StreamMessage& message
   wire::Header header;
   fill_header(peer, message, &header);
   spend_credit(peer, &header);
-  ibv_sge sges[2] = {{reinterpret_cast<std::uint64_t>(&header), sizeof header, 0}, {}};
-  std::byte gathered[kMostInline];
-  if (message.length > 0) {
-    sges[1] = {reinterpret_cast<std::uint64_t>(contiguous_payload(message, gathered)),
-               static_cast<std::uint32_t>(message.length), 0};
-  }
-  context_.profile.count_sent(traffic_of(message.type),
-                              static_cast<std::uint32_t>(sizeof header + message.length));
+  const std::size_t bytes = sizeof header + message.length;
+  std::byte aside[kMostInline];
+  std::byte* const to = peer.connection->rc->place_of_inline(bytes, aside);
+  std::memcpy(to, &header, sizeof header);
+  message.copy_payload(to + sizeof header);
+  context_.profile.count_sent(traffic_of(message.type), bytes);
   const bool has_private = peer.state->tx.private_queue.request != 0;
-  if (Status status =
-          peer.connection->rc->send_inline(sges, message.length > 0 ? 2 : 1, peer.id, has_private);
+  if (Status status = peer.connection->rc->send_inline({to, bytes}, peer.id, has_private);
       !status.ok()) {
     events_.lose_peer(peer, status);
   }

@@ -27,6 +27,13 @@ struct StreamMessage {
     static_assert(wire::kOperationBytes == sizeof prefix && wire::kTotalBytes == sizeof prefix);
     return wire::prefix_bytes(type, flags);
   }
+  void copy_payload(std::byte* to) const noexcept {
+    if (bytes != nullptr) {
+      std::memcpy(to, bytes, length);
+    } else if (iov != nullptr) {
+      iov->copy_out(to);
+    }
+  }
 };
 
 class MessageSender : Component {
@@ -44,8 +51,6 @@ class MessageSender : Component {
   static void spend_credit(Peer& peer, wire::Header* header) noexcept;
   [[nodiscard]] bool post_over_default(Peer& peer, const StreamMessage& message);
   [[nodiscard]] bool post_inline_over_rc(Peer& peer, const StreamMessage& message);
-  [[nodiscard]] static const void* contiguous_payload(const StreamMessage& message,
-                                                      std::byte* gathered);
   void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
 
   UdTransport& ud_;

@@ -189,8 +189,9 @@ bool PrivateReceiveQueues::post_private_control(Peer& peer, wire::ControlMessage
   if (!peer.connection->rc || peer.connection->rc->full() ||
       !peer.connection->rc->takes_inline(kMostInline))
     return false;
-  std::byte body[sizeof message + sizeof *detail];
-  static_assert(sizeof(wire::Header) + sizeof body <= kMostInline);
+  std::byte bytes[sizeof(wire::Header) + sizeof message + sizeof *detail];
+  static_assert(sizeof bytes <= kMostInline);
+  std::byte* const body = bytes + sizeof(wire::Header);
   std::size_t length = sizeof message;
   std::memcpy(body, &message, sizeof message);
   if (wire::has_detail(message.type)) {
@@ -201,14 +202,14 @@ bool PrivateReceiveQueues::post_private_control(Peer& peer, wire::ControlMessage
                       .length = static_cast<std::uint16_t>(length),
                       .type = wire::Type::control};
   hand_back(peer, &header);
-  const ibv_sge sges[2] = {
-      {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0},
-      {reinterpret_cast<std::uint64_t>(body), static_cast<std::uint32_t>(length), 0}};
+  std::memcpy(bytes, &header, sizeof header);
   context_.profile.count_sent(Traffic::control, sizeof header + length);
   context_.charge(Work::post, 1);
   --peer.state.ref().tx.private_queue.credits;
   ++peer.state.make().tx.private_queue.controls;
-  if (Status status = peer.connection->rc->send_inline(sges, 2, peer.id, true); !status.ok()) {
+  if (Status status =
+          peer.connection->rc->send_inline({bytes, sizeof header + length}, peer.id, true);
+      !status.ok()) {
     events_.lose_peer(peer, status);
   }
   return true;

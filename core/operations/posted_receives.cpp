@@ -44,6 +44,19 @@ void PostedReceives::release_arrival(Peer& peer, UnexpectedMessage::Storage stor
 
 void PostedReceives::receive_eager(RecvOperation& receive, Peer& peer, const wire::Header& header,
                                    const std::byte* payload) {
+  if (!receive.multi && receive.iov.count == 1 && header.length <= receive.iov.total &&
+      (header.flags & wire::kAcknowledge) == 0) [[likely]] {
+    if (header.length > 0) std::memcpy(receive.iov.parts[0].iov_base, payload, header.length);
+    context_.charge(Work::copy, header.length);
+    unpost(receive);
+    Completion completion = completion_of(header, peer.id, header.length);
+    completion.context = receive.report.context;
+    completion.buffer = receive.iov.parts[0].iov_base;
+    context_.finish(receive.report, completion);
+    if (receive.match.peer != kAnyPeer) --peer.rx.directed_receives;
+    records_.receives.give_back(&receive);
+    return;
+  }
   Completion completion = completion_of(header, peer.id, 0);
   const std::size_t offset = receive.used;
   const std::size_t free = receive.iov.total - offset;

@@ -156,9 +156,8 @@ bool ReceiveEngine::poll_measured() {
   return moved;
 }
 
-bool ReceiveEngine::poll_ring(Peer& peer) {
+bool ReceiveEngine::read_ring(Peer& peer) {
   bool moved = false;
-  context_.charge(Work::poll_ring, 1);
   wire::Header header;
   // Reads all messages of a ring, but at most one pass through it, for fairness.
   for (std::uint32_t n = peer.state->rx.ring->entries(); n > 0; --n) {
@@ -167,13 +166,16 @@ bool ReceiveEngine::poll_ring(Peer& peer) {
       context_.charge(
           Work::copy,
           2 * (header.length + sizeof header));  // checksummed, and overwritten when free
-    if (Status status = wire::check_header(header);
-        !status.ok() || !peer.state->rx.ring->fits(header) || (header.flags & wire::kWireup) != 0 ||
-        header.type == wire::Type::control) {
-      events_.protocol_error(
-          peer, fmt::format("damaged message in its ring: {}",
-                            status.ok() ? "length or type out of range" : status.text()));
-      return true;
+    if (!wire::is_plain_eager(header) || !peer.state->rx.ring->fits(header)) {
+      if (Status status = wire::check_header(header);
+          !status.ok() || !peer.state->rx.ring->fits(header) ||
+          (header.flags & wire::kWireup) != 0 || header.type == wire::Type::control) {
+        events_.protocol_error(
+            peer, fmt::format("damaged message in its ring: {}",
+                              status.ok() ? "length or type out of range" : status.text()));
+        return true;
+      }
+      context_.work_pending = true;
     }
     if (!unexpected_.may_deliver(peer, header)) break;
     const std::byte* const payload = peer.state->rx.ring->payload(header);
@@ -346,6 +348,7 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
   // Its message may have arrived already, which would make an RTR useless.
   const bool sends_rtr = peer != nullptr && rtr_.wants_rtr(request, *peer);
   if (sends_rtr) {
+    context_.work_pending = true;
     (void)events_.poll_receive_queue();
     if (peer->rx.ring_poll != RingPoll::none) (void)poll_ring(*peer);
   }
@@ -366,6 +369,7 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
   for (;;) {
     UnexpectedMessage* const message = records_.matcher.find_unexpected(receive->match);
     if (message == nullptr) break;
+    context_.work_pending = true;
     records_.matcher.remove_unexpected(message);
     unexpected_.take_unexpected(*receive, *message);
     // An exhausted receive has left the list, and its record may be in use again.

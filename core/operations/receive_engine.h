@@ -42,7 +42,11 @@ class ReceiveEngine : MessagingUser {
   [[nodiscard]] const std::byte* bytes_of(const OutOfOrderMessage& message) const noexcept {
     return message.copy ? message.copy.get() : resources_.received(message.buffer);
   }
-  bool poll_ring(Peer& peer);
+  bool poll_ring(Peer& peer) {
+    context_.charge(Work::poll_ring, 1);
+    return peer.state->rx.ring->may_have_message() && read_ring(peer);
+  }
+  bool read_ring(Peer& peer);
   void drain_reorder_buffer(Peer& peer);
   // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);

@@ -28,6 +28,7 @@ Status SendEngine::send_now(const SendRequest& request) {
   if (at != PutEngine::kNoRtr && large) {
     const wire::Detail& rtr = peer->state->tx.rtrs->open[at].detail;
     if (put_.may_put(*peer, iov, rtr)) {
+      context_.work_pending = true;
       Status status = put_.put(*peer, request, iov, rtr);
       if (status.ok()) put_.consume_rtr(*peer, at);
       return status;
@@ -35,7 +36,10 @@ Status SendEngine::send_now(const SendRequest& request) {
   }
 
   const bool wait = large && at == PutEngine::kNoRtr && put_.may_defer(*peer);
-  if (!wait && defers(*peer)) put_.release_deferred(*peer);
+  if (!wait && defers(*peer)) {
+    context_.work_pending = true;
+    put_.release_deferred(*peer);
+  }
   if (eager && peer->state->tx.backlog.empty() && !is_putting(*peer)) {
     StreamMessage message{.type = wire::Type::eager,
                           .flags = flags,
@@ -53,6 +57,7 @@ Status SendEngine::send_now(const SendRequest& request) {
       return {};
     }
   }
+  context_.work_pending = true;
   if (records_.sends.in_use() >= records_.operation_limits.waiting) return too_many_wait();
   SendOperation* const operation = records_.take_for_caller(records_.sends);
   if (operation == nullptr) return records_.refusal();

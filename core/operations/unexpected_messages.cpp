@@ -43,9 +43,9 @@ bool UnexpectedMessages::has_room_for(Peer& peer, const wire::Header& header) {
 }
 
 // Otherwise stalls the stream.
-bool UnexpectedMessages::may_deliver(Peer& peer, const wire::Header& header) {
-  if (has_room_for(peer, header)) [[likely]]
-    return true;
+bool UnexpectedMessages::may_deliver_now(Peer& peer, const wire::Header& header) {
+  if (has_room_for(peer, header)) return true;
+  context_.work_pending = true;
   peer.rx.stalled = true;
   peer.rx.atomic_stalled = wire::is_request(header.type);
   if (!peer.rx.stall_listed) {

@@ -29,7 +29,11 @@ class UnexpectedMessages : MessagingUser {
   // `room`: bytes of the copy, at least `length`.
   [[nodiscard]] std::unique_ptr<std::byte[]> copy_aside(const std::byte* from, std::size_t length,
                                                         std::size_t room);
-  [[nodiscard]] bool may_deliver(Peer& peer, const wire::Header& header);
+  [[nodiscard]] bool may_deliver(Peer& peer, const wire::Header& header) {
+    if (header.type == wire::Type::eager && records_.messages.ready()) [[likely]]
+      return true;
+    return may_deliver_now(peer, header);
+  }
   // `total`: bytes of the message itself, as they were checked.
   [[nodiscard]] UnexpectedMessage& store(Peer& peer, const wire::Header& header,
                                          const Arrival& arrival, std::uint64_t total);
@@ -50,6 +54,7 @@ class UnexpectedMessages : MessagingUser {
   [[nodiscard]] std::uint64_t unexpected_count() const noexcept { return unexpected_count_; }
 
  private:
+  [[nodiscard]] bool may_deliver_now(Peer& peer, const wire::Header& header);
   [[nodiscard]] bool has_room_for(Peer& peer, const wire::Header& header);
   [[nodiscard]] bool may_set_aside(const Peer& peer, const UnexpectedMessage& message) const;
   [[nodiscard]] DataPath path_of(const UnexpectedMessage& message);

@@ -134,6 +134,15 @@ struct RecvOperation {
   std::uint32_t transfers = 0;     // large messages still arriving into it
   struct Transfer* rtr = nullptr;  // for which an RTR was sent; null: none
   bool cancelled = false;          // as soon as the peer replies to the cancel of its RTR
+
+  // For the next one, which sets match, iov and report itself.
+  void reset() noexcept {
+    next = previous = nullptr;
+    posted = multi = exhausted = cancelled = false;
+    used = min_free = 0;
+    transfers = 0;
+    rtr = nullptr;
+  }
 };
 
 // Where in a receive's buffer a message goes.

@@ -16,15 +16,6 @@ EndpointContext::EndpointContext(const Settings& wanted, Clock& time, EndpointOp
   if (settings.data_qps == 0) settings.data_qps = settings.policy == "dc-rdma-od" ? 28 : 4;
 }
 
-void EndpointContext::finish(const Report& report, const Completion& completion) {
-  if (closing) [[unlikely]]
-    return;
-  if (report.queue != nullptr) report.queue->push(completion);
-  if (report.counter != nullptr) {
-    report.counter->value.fetch_add(1, std::memory_order_release);
-  }
-}
-
 void EndpointContext::fail(const Report& report, const Completion& completion, Status status,
                            std::size_t overflow) {
   if (closing) return;

@@ -77,7 +77,12 @@ struct EndpointContext {
     return sizes != nullptr ? sizes->bytes(object, count, computed) : computed;
   }
   // Tell the caller that its operation is done, or has failed.
-  void finish(const Report& report, const Completion& completion);
+  void finish(const Report& report, const Completion& completion) {
+    if (closing) [[unlikely]]
+      return;
+    if (report.queue != nullptr) report.queue->push(completion);
+    if (report.counter != nullptr) report.counter->value.fetch_add(1, std::memory_order_release);
+  }
   void fail(const Report& report, const Completion& completion, Status status,
             std::size_t overflow = 0);
 
@@ -103,6 +108,10 @@ struct EndpointContext {
   bool closing = false;
   std::uint32_t ticks = 0;
   bool in_progress = false;  // a call of progress runs
+  // Some list may hold work that progress goes on with. Set by who adds to one, so that a call that
+  // only carries small messages need not look at each. What nobody told of is found by the next
+  // tick.
+  bool work_pending = true;
   TrafficStatistics statistics{account};
   FeedbackCounter feedback;
   DecisionLog decisions{account};

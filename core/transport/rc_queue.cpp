@@ -95,42 +95,36 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   return status;
 }
 
-Status RcQueue::write_inline(const ibv_sge* sges, int count, std::uint64_t remote,
+Status RcQueue::write_inline(std::span<const std::byte> bytes, std::uint64_t remote,
                              std::uint32_t rkey, PeerId peer, std::uint32_t srq) {
-  ibv_send_wr request{};
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.qp_type.xrc.remote_srqn = srq;
-  request.wr.rdma.remote_addr = remote;
-  request.wr.rdma.rkey = rkey;
-  return post_inline(request, sges, count, peer, false);
+  return post_inline(
+      bytes,
+      {.opcode = IBV_WR_RDMA_WRITE, .peer = peer, .rkey = rkey, .dct = srq, .remote = remote});
 }
 
-Status RcQueue::send_inline(const ibv_sge* sges, int count, PeerId peer, bool takes_private) {
-  ibv_send_wr request{};
-  request.opcode = IBV_WR_SEND;
-  return post_inline(request, sges, count, peer, takes_private);
+Status RcQueue::send_inline(std::span<const std::byte> bytes, PeerId peer, bool takes_private) {
+  return post_inline(bytes, {.opcode = IBV_WR_SEND, .takes_private = takes_private, .peer = peer});
 }
 
-Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* sges, int count, PeerId peer,
-                            bool takes_private) {
-  SendRecord record;
+Status RcQueue::post_inline(std::span<const std::byte> bytes, SendRecord record) {
   record.kind = SendRecord::Kind::message;
   record.pool = SendRecord::Pool::logged;
-  record.opcode = static_cast<std::uint8_t>(request.opcode);
-  record.takes_private = takes_private;
-  record.peer = peer;
-  record.remote = request.wr.rdma.remote_addr;
-  record.rkey = request.wr.rdma.rkey;
-  record.dct = request.qp_type.xrc.remote_srqn;
-  for (int i = 0; i < count; ++i) record.length += sges[i].length;
+  record.length = static_cast<std::uint32_t>(bytes.size());
   record.signalled = decide_signal(false, false, kSignalInlineEvery);
+  ibv_sge sge{reinterpret_cast<std::uint64_t>(bytes.data()), record.length, 0};
+  ibv_send_wr request;  // what its opcode does not use stays as it is
   request.wr_id = next_wr_id();
-  request.sg_list = const_cast<ibv_sge*>(sges);
-  request.num_sge = count;
+  request.next = nullptr;
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  request.opcode = static_cast<ibv_wr_opcode>(record.opcode);
   request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
                        (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
+  request.wr.rdma.remote_addr = record.remote;
+  request.wr.rdma.rkey = record.rkey;
+  request.qp_type.xrc.remote_srqn = record.dct;
   if (Status status = submit(&request, kRcName); !status.ok()) return status;
-  record.local = log_.append(sges, count);
+  record.local = log_.append(bytes.data(), bytes.size());
   push(record);
   return {};
 }

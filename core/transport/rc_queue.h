@@ -9,6 +9,8 @@
 // RESET empties that. One thread.
 #pragma once
 
+#include <span>
+
 #include "core/transport/dc_queue.h"
 #include "core/transport/qp_id.h"
 #include "core/transport/sent_log.h"
@@ -49,12 +51,19 @@ class RcQueue : public SendQueue {
   [[nodiscard]] bool takes_inline(std::size_t bytes) noexcept {
     return bytes <= tuning_.max_inline && log_.has_room(bytes);
   }
-  // RDMA write of up to two segments, inline. Undefined when full() or not takes_inline(). `srq`:
-  // of an initiator, the number of the XRC receive queue whose owner's memory it is.
-  [[nodiscard]] Status write_inline(const ibv_sge* sges, int count, std::uint64_t remote,
+  // Where to write the bytes of such a request before it is posted, so that they are copied once:
+  // in the log, or where that has no place in one piece, in `aside`.
+  [[nodiscard]] std::byte* place_of_inline(std::size_t bytes, std::byte* aside) const noexcept {
+    std::byte* const place = log_.place_of_next(bytes);
+    return place != nullptr ? place : aside;
+  }
+  // RDMA write, inline. Undefined when full() or not takes_inline(). `srq`: of an initiator, the
+  // number of the XRC receive queue whose owner's memory it is.
+  [[nodiscard]] Status write_inline(std::span<const std::byte> bytes, std::uint64_t remote,
                                     std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0);
   // The same as a message; `takes_private`: it consumes a receive of a private receive queue.
-  [[nodiscard]] Status send_inline(const ibv_sge* sges, int count, PeerId peer, bool takes_private);
+  [[nodiscard]] Status send_inline(std::span<const std::byte> bytes, PeerId peer,
+                                   bool takes_private);
   // Of an initiator: record.dct is the number of the XRC receive queue.
   [[nodiscard]] Status post(SendRecord record);
   template <class Done>
@@ -76,8 +85,8 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
                               const QpTuning& tuning, ibv_qp_init_attr attr, const char* object);
   [[nodiscard]] Status disconnect();
-  [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* sges, int count, PeerId peer,
-                                   bool takes_private);
+  // `record` says what and to whom; the rest of it is filled in.
+  [[nodiscard]] Status post_inline(std::span<const std::byte> bytes, SendRecord record);
   bool initiator_ = false;  // of XRC
   std::uint8_t use_;
   const verbs::Device* device_ = nullptr;

@@ -73,12 +73,15 @@ class RingReceiver {
   }
   [[nodiscard]] bool checked() const noexcept { return checked_; }
 
+  // The entry at the head has the phase of a message. In a checked ring it may not be whole.
+  [[nodiscard]] bool may_have_message() const noexcept {
+    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(head_end() - 1);
+    return last->load(std::memory_order_acquire) == head_.phase;
+  }
   // True when the entry at the head holds a message; its header is copied out.
   [[nodiscard]] bool poll(wire::Header* header) noexcept {
-    const std::byte* const end = head_end();
-    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(end - 1);
-    if (last->load(std::memory_order_acquire) != head_.phase) return false;
-    std::memcpy(header, end - sizeof(wire::Header), sizeof(wire::Header));
+    if (!may_have_message()) return false;
+    std::memcpy(header, head_end() - sizeof(wire::Header), sizeof(wire::Header));
     if (checked_) [[unlikely]]
       return whole(*header);
     return true;

@@ -7,8 +7,6 @@
 // messages use send buffers instead. Owner: its queue pair, then the recovery; one thread.
 #pragma once
 
-#include <infiniband/verbs.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -38,13 +36,17 @@ class SentLog {
   [[nodiscard]] bool has_room(std::size_t bytes) noexcept {
     return bytes <= capacity_ - (tail_ - head_) || grow(bytes);
   }
+  // Where append() puts the next ones, for who writes them there before; null: in two pieces.
+  // has_room().
+  [[nodiscard]] std::byte* place_of_next(std::size_t bytes) const noexcept {
+    const std::size_t at = tail_ & (capacity_ - 1);
+    return bytes <= capacity_ - at ? block_.get() + at : nullptr;
+  }
   // Returns where they are; has_room().
-  std::uint64_t append(const ibv_sge* sges, int count) noexcept {
+  std::uint64_t append(const std::byte* bytes, std::size_t count) noexcept {
     const std::uint64_t position = tail_;
-    for (int i = 0; i < count; ++i) {
-      put(tail_, reinterpret_cast<const std::byte*>(sges[i].addr), sges[i].length);
-      tail_ += sges[i].length;
-    }
+    if (bytes != place_of_next(count)) put(position, bytes, count);
+    tail_ += count;
     return position;
   }
   void copy_out(std::uint64_t position, std::size_t bytes, std::byte* to) const noexcept {

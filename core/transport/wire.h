@@ -89,6 +89,11 @@ struct Header {
   std::uint8_t phase = 0;  // ring only: 1..255, changes each time round
 };
 static_assert(sizeof(Header) == 32);
+// An eager message with nothing to look up or answer; check_header() would accept it.
+[[nodiscard]] constexpr bool is_plain_eager(const Header& header) noexcept {
+  return header.type == Type::eager && (header.flags & ~(kTagged | kRemoteData | kLastCredit |
+                                                         kPrivateCredits | kUncredited)) == 0;
+}
 // Of the payload, before the bytes of the message: an acknowledged one's operation, a first
 // fragment's length of all.
 [[nodiscard]] constexpr std::size_t prefix_bytes(Type type, std::uint8_t flags) noexcept {

@@ -25,15 +25,18 @@ class GrowingQueue {
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept {
     return items_[(head_ + i) & (items_.size() - 1)];
   }
-  void push_back(const T& item) {
-    if (size() == items_.size()) grow();
-    items_[tail_++ & (items_.size() - 1)] = item;
+  void push_back(const T& item) { push_back() = item; }
+  // A new last element, with what its place held before: all of it is to be written.
+  [[nodiscard]] T& push_back() {
+    if (size() == items_.size()) [[unlikely]]
+      grow();
+    return items_[tail_++ & (items_.size() - 1)];
   }
   void pop_front() noexcept { ++head_; }
   void clear() noexcept { head_ = tail_; }
 
  private:
-  void grow() {
+  [[gnu::noinline]] void grow() {
     std::vector<T> items(items_.empty() ? 4 : items_.size() * 2);
     for (std::size_t i = 0; i < size(); ++i) items[i] = (*this)[i];
     tail_ = size();
