@@ -24,7 +24,7 @@ using turnout::programs::FiError;
 using turnout::programs::FiNode;
 using turnout::programs::FiNodeOptions;
 
-constexpr std::chrono::seconds kSettling{2};
+constexpr std::chrono::seconds kSettling{5};
 constexpr int kPatience = 20'000'000;  // vain polls
 constexpr std::uint64_t kTag = 1;
 
