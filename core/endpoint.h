@@ -32,7 +32,7 @@
 namespace turnout {
 
 // Largest inject, in bytes; the provider reports it before an endpoint exists.
-inline constexpr std::size_t kInjectLimit = 192;
+inline constexpr std::size_t kInjectLimit = 4096;
 
 // Where an operation reports its completion. A null queue suppresses the entry of a success (errors
 // always need one and then use `errors`); a null counter counts nothing.

@@ -93,8 +93,8 @@ class EpOptions {
  private:
   std::uint64_t tx_op_flags_, rx_op_flags_;
   std::uint64_t tx_msg_flags_ = FI_COMPLETION, rx_msg_flags_ = FI_COMPLETION;  // 0: selective
-  std::uint64_t counted_levels_ = 0;           // all, once a counter counts sends or writes
-  std::size_t min_multi_recv_ = kInjectLimit;  // until set: one injected message must still fit
+  std::uint64_t counted_levels_ = 0;  // all, once a counter counts sends or writes
+  std::size_t min_multi_recv_ = 192;  // until set
 };
 
 }  // namespace turnout::provider

@@ -13,12 +13,11 @@ namespace turnout {
 // No registration, as the adapter does not read the memory. Injected bytes are copied.
 Status AtomicEngine::take_for_messages(Transfer& transfer, const IoVec& iov, bool inject) {
   if (inject) {
-    transfer.copy = records_.take_for_caller(records_.copies);
+    transfer.copy = records_.take_copy(iov.total);
     if (transfer.copy == nullptr) return records_.refusal();
-    iov.copy_out(transfer.copy->bytes.data());
+    iov.copy_out(transfer.copy);
     context_.charge(Work::copy, iov.total);
-    transfer.local[0] = {reinterpret_cast<std::uint64_t>(transfer.copy->bytes.data()), iov.total,
-                         0};
+    transfer.local[0] = {reinterpret_cast<std::uint64_t>(transfer.copy), iov.total, 0};
     transfer.local_count = 1;
     return {};
   }

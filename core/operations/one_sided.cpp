@@ -86,6 +86,7 @@ Status OneSided::rma_now(const RmaRequest& request) {
       context_.over_datagrams() && request.length > 0 ? events_.data_path(*peer) : DataPath::dc;
   const bool posts = path == DataPath::dc || path == DataPath::rc;
   if (!posts) transfer->by_messages = path == DataPath::fragments || request.inject;
+  transfer->by_messages |= request.inject && request.length > resources_.send_pool.size();
   const bool copies = !context_.over_datagrams() ||
                       resources_.send_pool.available() > context_.settings.send_buffers / 2;
   if (posts && copies && request.write && request.length > 0 &&
@@ -114,7 +115,7 @@ Status OneSided::rma_now(const RmaRequest& request) {
     rdma_.drop_transfer(*transfer);
     return status;
   }
-  if (over_rc) {
+  if (over_rc && !transfer->by_messages) {
     transfer->over_rc = true;
     ++peer->state.make().rx.reads_over_rc;
   }

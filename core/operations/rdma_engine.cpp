@@ -205,7 +205,7 @@ void RdmaEngine::drop_transfer(Transfer& transfer) {
   MemoryRegistration::release_regions(transfer);
   if (transfer.watched.byte != nullptr) std::erase(polled_, &transfer);
   if (transfer.announcement != nullptr) records_.sends.give_back(transfer.announcement);
-  if (transfer.copy != nullptr) records_.copies.give_back(transfer.copy);
+  if (transfer.copy != nullptr) records_.give_back_copy(transfer.copy, transfer.total);
   records_.transfers.give_back(&transfer);
 }
 

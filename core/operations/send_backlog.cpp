@@ -78,7 +78,7 @@ void SendBacklog::end_send(SendOperation& operation, Status status) {
   if (failed) {
     for (Registration& region : operation.regions) region.discard();
   }
-  if (operation.copy != nullptr) records_.copies.give_back(operation.copy);
+  if (operation.copy != nullptr) records_.give_back_copy(operation.copy, operation.iov.total);
   records_.sends.give_back(&operation);
 }
 

@@ -76,13 +76,13 @@ Status SendEngine::send_now(const SendRequest& request) {
   operation->rendezvous = large || (!fits_one && !fragments);
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
-    operation->copy = records_.take_for_caller(records_.copies);
+    operation->copy = records_.take_copy(iov.total);
     if (operation->copy == nullptr) {
       records_.sends.give_back(operation);
       return records_.refusal();
     }
-    iov.copy_out(operation->copy->bytes.data());
-    operation->iov.parts[0] = {operation->copy->bytes.data(), iov.total};
+    iov.copy_out(operation->copy);
+    operation->iov.parts[0] = {operation->copy, iov.total};
     operation->iov.count = 1;
     operation->rendezvous = false;
   }

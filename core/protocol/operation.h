@@ -83,9 +83,10 @@ struct IoVec {
   }
 };
 
-// The data of an injected message that waits.
+// The data of an injected message that waits, if they are few; others are in a block of their size.
 struct InjectCopy {
-  std::array<std::byte, kInjectLimit> bytes;
+  static constexpr std::size_t kMost = 192;
+  std::array<std::byte, kMost> bytes;
 };
 
 struct SendOperation {
@@ -117,7 +118,7 @@ struct SendOperation {
   std::uint32_t outcome = 0;  // put_completion: a Code
   std::uint64_t rtr = 0;      // RTS: the RTR that it replaces
   std::array<Registration, kMaxIov> regions;
-  InjectCopy* copy = nullptr;  // of an injected message
+  std::byte* copy = nullptr;  // of an injected message: iov.total bytes of take_copy()
 };
 
 struct RecvOperation {
@@ -230,7 +231,7 @@ struct Transfer {
   std::uint32_t in_flight = 0;
   std::array<Registration, kMaxIov> regions;
   std::uint32_t buffer = 0xffffffffu;  // send buffer holding a small write's data
-  InjectCopy* copy = nullptr;          // the same, of an injected one by messages
+  std::byte* copy = nullptr;           // the same, of an injected one by messages: `total` bytes
   Status status;
   Incoming incoming;
   WatchedByte watched;

@@ -31,4 +31,20 @@ Status OperationRecords::refusal() {
                       context.account.budget(), (now - refused_since) / 1'000'000'000)};
 }
 
+std::byte* OperationRecords::take_copy(std::size_t bytes) {
+  if (bytes <= InjectCopy::kMost) {
+    InjectCopy* const copy = take_for_caller(copies);
+    return copy != nullptr ? copy->bytes.data() : nullptr;
+  }
+  if (!context.account.reserve(MemoryKind::operations, bytes)) return nullptr;
+  refused_since = 0;
+  return new std::byte[bytes];
+}
+
+void OperationRecords::give_back_copy(std::byte* copy, std::size_t bytes) noexcept {
+  if (bytes <= InjectCopy::kMost) return copies.give_back(reinterpret_cast<InjectCopy*>(copy));
+  delete[] copy;
+  context.account.release(MemoryKind::operations, bytes);
+}
+
 }  // namespace turnout

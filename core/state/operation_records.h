@@ -26,6 +26,10 @@ struct OperationRecords {
     return record;
   }
   [[nodiscard]] Status refusal();
+  // For the data of an injected operation that waits; null: answer refusal(). Given back with the
+  // same number of bytes.
+  [[nodiscard]] std::byte* take_copy(std::size_t bytes);
+  void give_back_copy(std::byte* copy, std::size_t bytes) noexcept;
 
   EndpointContext& context;
   OperationLimits operation_limits{};

@@ -29,7 +29,7 @@ inline constexpr std::uint32_t kControlSendBuffers = 128;
 // Send buffers reserved for retransmission: lost messages may occupy all others.
 inline constexpr std::uint32_t kRecoveryBuffers = 1;
 inline constexpr int kPollBatch = 16;              // completions looked at together
-inline constexpr std::uint32_t kMostInline = 256;  // header, and kInjectLimit of payload
+inline constexpr std::uint32_t kMostInline = 256;  // header and payload
 inline constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bits of a wr_id
 inline constexpr std::uint64_t kPrivateReceive = std::uint64_t{1} << 33;
 inline constexpr unsigned kLifetimeShift = 34;  // above them, of an own receive

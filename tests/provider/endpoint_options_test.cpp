@@ -70,7 +70,7 @@ TEST(EpOptions, OperationFlagsThatMakeNoSenseAreRefused) {
 
 TEST(EpOptions, TheLeastRoomOfAMultiReceiveBufferIsAnOption) {
   EpOptions options(0, 0);
-  EXPECT_EQ(options.min_multi_recv(), kInjectLimit);
+  EXPECT_EQ(options.min_multi_recv(), 192u);
   std::size_t value = 4000, length = sizeof(value);
   EXPECT_EQ(options.set(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &value, length), 0);
   EXPECT_EQ(options.min_multi_recv(), 4000u);
