@@ -144,6 +144,9 @@ Status Settings::validate() const {
   rules.bytes("ring_entry_size", ring_entry_size, 512, 64 * kKi);
   rules.that(ring_entry_size % 64 == 0, "ring_entry_size", value::print_bytes(ring_entry_size),
              "expected a multiple of 64 bytes");
+  rules.bytes("large_ring_entry", large_ring_entry, 0, 64 * kKi);
+  rules.that(large_ring_entry % 64 == 0, "large_ring_entry", value::print_bytes(large_ring_entry),
+             "expected a multiple of 64 bytes");
 
   rules.one_of("ring_order", ring_order, std::array<std::string_view, 3>{"auto", "trust", "check"});
 

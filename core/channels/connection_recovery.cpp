@@ -363,7 +363,7 @@ bool ConnectionRecovery::replay_message(Peer& peer, Recovery& recovery, const Se
   context_.profile.count_sent(Traffic::control, record.length);
   context_.charge(Work::post, 1);
   if (Status status = queue.post(record); !status.ok()) {
-    resources_.send_pool.give_back(record.buffer);
+    resources_.give_back(record);
     ++recovery.at;  // its buffer was returned
     events_.lose_peer(peer, status);
     return false;

@@ -10,7 +10,7 @@ bool ProgressLoop::progress_now() {
   bool moved;
   if (context_.receive_cost.due(context_.delivered)) [[unlikely]] {
     moved = operations.receive_engine.poll_measured();
-    context_.work_pending = true;
+    context_.work_pending |= moved;
   } else {
     moved = receive_dispatch_.poll_receive_queue();
     context_.work_pending |= moved;

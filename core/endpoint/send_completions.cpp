@@ -44,9 +44,7 @@ void SendCompletions::on_rc_completion(RcQueue& queue, const ibv_wc& wc) {
 }
 
 void SendCompletions::retire(const SendRecord& record) {
-  if (record.pool == SendRecord::Pool::data) resources_.send_pool.give_back(record.buffer);
-  if (record.pool == SendRecord::Pool::control)
-    resources_.control_send_pool.give_back(record.buffer);
+  resources_.give_back(record);
   if (record.pool == SendRecord::Pool::kept) ud_.retire_kept(record.buffer);
   if (record.kind == SendRecord::Kind::transfer) {
     on_transfer_done(*record.transfer, Status{});

@@ -26,8 +26,15 @@ Traffic traffic_of(wire::Type type) noexcept {
 std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
   std::size_t bytes = eager_size(peer, context_.format) - context_.format.stream_overhead;
   if (over_ring(peer.tx.kind)) {
-    // A ring message may be resent over the default transport, see connection_recovery.cpp.
-    bytes = std::min<std::size_t>(bytes, peer.state->tx.ring.entry_size - sizeof(wire::Header));
+    std::uint32_t most = peer.state->tx.ring.entry_size;
+    if (context_.over_datagrams()) {
+      // It may be resent in a message of UD, see connection_recovery.cpp.
+      most = std::min(most, static_cast<std::uint32_t>(bytes + sizeof(wire::Header)));
+    } else if (most > resources_.send_pool.size()) {
+      most =
+          std::min(most, std::max(resources_.send_pool.size(), resources_.large_send_pool.size()));
+    }
+    bytes = most - sizeof(wire::Header);
   }
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::WireupRequest);
   return bytes;
@@ -63,6 +70,25 @@ bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
   return posted;
 }
 
+void MessageSender::make_large_buffers() {
+  constexpr std::uint32_t kCount = 8;  // the virtual adapter is done with one when it was posted
+  const std::uint32_t size = context_.format.large_ring_entry;
+  if (size == 0 || resources_.large_send_pool.size() != 0) return;
+  Reservation reservation =
+      Reservation::take(context_.account, MemoryKind::send_buffers, std::uint64_t{kCount} * size,
+                        context_.account.budget() / 8, kCount);
+  if (!reservation) return;
+  auto made = BufferPool::create(*context_.device, kCount, size);
+  if (!made) {
+    TURNOUT_LOG(memory, warn,
+                "creating buffers for large eager messages failed: {}; they use rendezvous",
+                made.status().text());
+    return;
+  }
+  resources_.large_send_pool = std::move(made).value();
+  resources_.fixed.push_back(std::move(reservation));
+}
+
 // A peer must know us before it gets a request. If no message has carried the wire-up request yet,
 // sends one that carries nothing else.
 void MessageSender::send_wireup(Peer& peer) {
@@ -85,9 +111,11 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
   Status status;
   // A message over DC keeps its buffer until complete, see DcInitiator.
   const bool small = rc != nullptr && prefix == 0 && rc->takes_inline(bytes);
+  const bool large = bytes > resources_.send_pool.size();
+  BufferPool& pool = large ? resources_.large_send_pool : resources_.send_pool;
   std::uint32_t buffer = kNoBuffer;
   if (!small) {
-    buffer = resources_.send_pool.take();
+    buffer = pool.take();
     if (buffer == kNoBuffer) return false;
   }
   wire::Header header;
@@ -104,7 +132,7 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
     std::memcpy(to + message.length, &header, sizeof header);
     status = rc->write_inline({to, bytes}, remote, ring.rkey, peer.id, srq);
   } else {
-    std::byte* const start = resources_.send_pool.data(buffer);
+    std::byte* const start = pool.data(buffer);
     std::memcpy(start, &message.prefix, prefix);
     std::byte* const to = start + prefix;
     message.copy_payload(to);
@@ -115,12 +143,13 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
     std::memcpy(to + message.length, &header, sizeof header);
     context_.charge(Work::copy, bytes);
     SendRecord record{.kind = SendRecord::Kind::message,
-                      .pool = SendRecord::Pool::data,
+                      .pool = large ? SendRecord::Pool::large : SendRecord::Pool::data,
                       .opcode = IBV_WR_RDMA_WRITE,
+                      .signalled = large || message.operation != 0,  // there are few large buffers
                       .peer = peer.id,
                       .buffer = buffer,
                       .length = static_cast<std::uint32_t>(bytes),
-                      .lkey = resources_.send_pool.lkey(),
+                      .lkey = pool.lkey(),
                       .rkey = ring.rkey,
                       .local = reinterpret_cast<std::uint64_t>(start),
                       .remote = remote};
@@ -131,7 +160,7 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
       resources_.address_data(peer, &record);
       status = dc.post(record);
     }
-    if (!status.ok()) resources_.send_pool.give_back(buffer);
+    if (!status.ok()) pool.give_back(buffer);
   }
   context_.profile.count_sent(traffic_of(message.type), bytes);
   --ring.credits;

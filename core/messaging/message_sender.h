@@ -22,6 +22,7 @@ struct StreamMessage {
   std::uint64_t prefix = 0;
   std::uint64_t counts_as = 0;  // message bytes, for the report
   bool counted = false;         // in the report
+  std::uint64_t operation = 0;  // see SendRecord
 
   [[nodiscard]] std::size_t prefix_bytes() const noexcept {
     static_assert(wire::kOperationBytes == sizeof prefix && wire::kTotalBytes == sizeof prefix);
@@ -45,6 +46,8 @@ class MessageSender : Component {
   [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
   void send_wireup(Peer& peer);
   void post_flush(Peer& peer);
+  // A peer has a ring with large entries. Without memory for the buffers messages stay small.
+  void make_large_buffers();
 
  private:
   [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);

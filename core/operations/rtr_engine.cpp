@@ -81,9 +81,11 @@ bool RtrEngine::wants_rtr(const RecvRequest& request, const Peer& peer) const no
                           context_.rendezvous == Rendezvous::automatic;
   if (!sends_rtrs || request.buffer.size() != 1 || request.multi) return false;
   const std::size_t threshold = context_.format.rendezvous_threshold;
-  const std::size_t least =
-      threshold != 0 ? threshold
-                     : eager_size(peer, context_.format) - context_.format.stream_overhead;
+  std::size_t least = threshold != 0
+                          ? threshold
+                          : eager_size(peer, context_.format) - context_.format.stream_overhead;
+  if (context_.format.large_ring_entry != 0 && over_ring(peer.rx.kind))
+    least = std::max<std::size_t>(least, peer.state->rx.ring->entry_size() - sizeof(wire::Header));
   return request.buffer[0].iov_len > least && !context_.over_datagrams() && !context_.closing &&
          !peer.self && !peer.lost && peer.remote_index != wire::kUnknownIndex;
 }

@@ -112,8 +112,11 @@ Status SendEngine::too_many_wait() {
 }
 
 bool SendEngine::is_large(const Peer& peer, std::size_t bytes) const noexcept {
-  const std::size_t threshold = context_.format.rendezvous_threshold;
-  return threshold != 0 ? bytes > threshold : bytes > sender_.max_payload(peer);
+  const MessageFormat& format = context_.format;
+  if (format.large_ring_entry != 0 || format.rendezvous_threshold == 0) {
+    return bytes > std::max(format.rendezvous_threshold, sender_.max_payload(peer));
+  }
+  return bytes > format.rendezvous_threshold;
 }
 
 Status SendEngine::prepare_rendezvous(SendOperation& operation) {

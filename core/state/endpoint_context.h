@@ -36,6 +36,9 @@ struct MessageFormat {
   // Longer ones use rendezvous, others are eager, in fragments if need be; 0: those use rendezvous
   // that do not fit one message of the stream.
   std::size_t rendezvous_threshold = 0;
+  // Of rings for which there is room, see PeerTable::ring_entry_size(); 0: the others only. To a
+  // peer with such a ring, messages that fit its entries are eager.
+  std::uint32_t large_ring_entry = 0;
 };
 
 // What follows from the policy.

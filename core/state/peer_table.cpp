@@ -7,6 +7,7 @@
 namespace turnout {
 namespace {
 constexpr std::uint64_t kPartOfRecords = 4;  // of the budget
+constexpr std::uint64_t kPartOfLargeRings = 4;
 // (i + j) mod n of AQPS 3.1, with ids in place of ranks; ids are random, so the result is uniform.
 std::uint8_t choose_queue(std::uint64_t a, std::uint64_t b, std::size_t n) noexcept {
   return static_cast<std::uint8_t>((a % n + b % n) % n);
@@ -27,6 +28,14 @@ std::uint64_t PeerTable::reserved_headroom() const noexcept {
   const std::uint64_t expected = std::min<std::uint64_t>(expected_peers_, expected_records());
   const std::uint64_t missing = expected > peers_.size() ? expected - peers_.size() : 0;
   return context_.account.budget() / 8 + missing * record_bytes();
+}
+
+std::uint32_t PeerTable::ring_entry_size() const noexcept {
+  const std::uint64_t each = context_.settings.ring_entries * context_.format.large_ring_entry;
+  const std::uint64_t rings = std::max(expected_peers_, peers_.size());
+  return each != 0 && rings * each <= context_.account.budget() / kPartOfLargeRings
+             ? context_.format.large_ring_entry
+             : static_cast<std::uint32_t>(context_.settings.ring_entry_size);
 }
 
 std::uint64_t PeerTable::room_for_channels() const noexcept {

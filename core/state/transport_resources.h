@@ -57,6 +57,12 @@ struct TransportResources {
     record->dc_key = peer.address.id;
   }
 
+  // The buffer of a message of which nothing is in flight any more.
+  void give_back(const SendRecord& record) noexcept {
+    if (record.pool == SendRecord::Pool::data) send_pool.give_back(record.buffer);
+    if (record.pool == SendRecord::Pool::large) large_send_pool.give_back(record.buffer);
+    if (record.pool == SendRecord::Pool::control) control_send_pool.give_back(record.buffer);
+  }
   // A request is in flight whose completion will come.
   [[nodiscard]] bool awaits_completion() const noexcept {
     return (unsignalled_data.signalled | unsignalled_control.signalled) != 0;
@@ -67,6 +73,7 @@ struct TransportResources {
   std::unique_ptr<XrcDomain> xrc;  // null: nothing was over XRC yet
   ReceivePool receive_pool;
   BufferPool control_receive_pool, send_pool, control_send_pool;
+  BufferPool large_send_pool;  // for messages that fit only large ring entries; empty: none yet
   std::vector<Reservation> fixed;
   UnsignalledBuffers unsignalled_data, unsignalled_control;
   std::vector<DcTarget> targets;

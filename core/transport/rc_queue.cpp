@@ -137,7 +137,7 @@ std::vector<SendRecord> RcQueue::take_all(std::shared_ptr<const SentLog>* log) {
 }
 
 Status RcQueue::post(SendRecord record) {
-  record.signalled = decide_signal(record.kind != SendRecord::Kind::message,
+  record.signalled = decide_signal(record.signalled || record.kind != SendRecord::Kind::message,
                                    record.pool != SendRecord::Pool::none, kSignalBufferEvery);
   ibv_sge sge{record.local, record.length, record.lkey};
   ibv_send_wr request{};

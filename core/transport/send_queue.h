@@ -29,7 +29,8 @@ struct SendRecord {
   enum class Kind : std::uint8_t { none, message, transfer, probe, flush };
   // kept: a data buffer that stays until the peer has acknowledged it (flow/ud_reliability.h)
   // logged: no buffer; `local` is where its bytes are in the queue's SentLog
-  enum class Pool : std::uint8_t { none, data, control, kept, logged };
+  // large: a buffer for a message that fits only a large ring entry
+  enum class Pool : std::uint8_t { none, data, control, kept, logged, large };
   Kind kind = Kind::none;
   Pool pool = Pool::none;  // where `buffer` goes when done
   std::uint8_t opcode = IBV_WR_SEND;
@@ -44,13 +45,14 @@ struct SendRecord {
   std::uint64_t local = 0;
   std::uint64_t remote = 0;
   Transfer* transfer = nullptr;
+  std::uint64_t operation = 0;  // of a message: the send that ends with it; 0: none
   ibv_ah* ah = nullptr;
   std::uint64_t dc_key = 0;  // id of the endpoint it goes to
 };
 
-// Of all queues that use one pool. The buffers of requests that no signalled request follows yet are
-// limited to a share of the pool: further requests are signalled, so the pool cannot be exhausted
-// with no completion pending that would return buffers.
+// Of all queues that use one pool. The buffers of requests that no signalled request follows yet
+// are limited to a share of the pool: further requests are signalled, so the pool cannot be
+// exhausted with no completion pending that would return buffers.
 struct UnsignalledBuffers {
   std::uint32_t held = 0;
   std::uint32_t limit = 0;

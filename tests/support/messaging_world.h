@@ -83,11 +83,7 @@ class MessagingWorld : public ComponentWorld, public Messaging {
   }
   // The adapter has sent everything: places and buffers are free again.
   void complete(RecordedQueue& queue) {
-    for (const SendRecord& record : queue.take_all()) {
-      if (record.pool == SendRecord::Pool::control)
-        resources.control_send_pool.give_back(record.buffer);
-      if (record.pool == SendRecord::Pool::data) resources.send_pool.give_back(record.buffer);
-    }
+    for (const SendRecord& record : queue.take_all()) resources.give_back(record);
   }
   void fill(RecordedQueue& queue) {
     while (!queue.full()) ASSERT_TRUE(queue.post({}).ok());

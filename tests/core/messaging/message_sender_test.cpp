@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 #include "tests/support/messaging_world.h"
 
@@ -42,6 +43,39 @@ TEST(MessageSender, NumbersMessagesAndSaysWhichTookTheLastCredit) {
   EXPECT_EQ(first.flags & wire::kLastCredit, 0);
   EXPECT_NE(second.flags & wire::kLastCredit, 0);
   EXPECT_EQ(peer.tx.carried.messages, 2u);
+}
+
+TEST(MessageSender, FillsLargeRingEntriesWhenThereAreBuffersForThem) {
+  constexpr std::uint32_t kEntry = 16 << 10;
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer();
+  peer.send_on(ChannelKind::dc_rdma, 0);
+  peer.state.make().tx.ring = {0x10000, 77, 16, kEntry, 16, 1, {}, false};
+  EXPECT_EQ(world.sender.max_payload(peer), MessagingWorld::kEager - sizeof(wire::Header));
+  world.sender.make_large_buffers();  // the endpoint has no such entries itself
+  EXPECT_EQ(world.sender.max_payload(peer), MessagingWorld::kEager - sizeof(wire::Header));
+  world.context.format.large_ring_entry = kEntry;
+  const std::uint64_t before = world.context.account.available();
+  world.sender.make_large_buffers();
+  world.sender.make_large_buffers();
+  EXPECT_EQ(before - world.context.account.available(), 8u * kEntry);
+  const std::size_t most = world.sender.max_payload(peer);
+  EXPECT_EQ(most, kEntry - sizeof(wire::Header));
+  const std::vector<std::byte> bytes(most, std::byte{9});
+  StreamMessage message;
+  message.bytes = bytes.data();
+  message.length = bytes.size();
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(world.sender.post_stream(peer, message)) << i;
+  const std::vector<SendRecord> posted = world.data.take_all();  // the queue has room again
+  ASSERT_EQ(posted.size(), 8u);
+  EXPECT_FALSE(world.sender.post_stream(peer, message)) << "no buffer is left";
+  const SendRecord& record = posted.back();
+  EXPECT_EQ(record.pool, SendRecord::Pool::large);
+  EXPECT_TRUE(record.signalled);
+  EXPECT_EQ(record.remote, 0x10000u + 7 * kEntry);
+  EXPECT_EQ(record.length, kEntry);
+  world.resources.give_back(record);
+  EXPECT_TRUE(world.sender.post_stream(peer, message));
 }
 
 TEST(MessageSender, AsksForAWireUpUntilThePeerHasReplied) {

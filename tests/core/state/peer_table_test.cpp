@@ -32,6 +32,21 @@ TEST(PeerTable, LeavesMemoryForRecordsOfExpectedPeers) {
   EXPECT_EQ(world.peers.reserved_headroom(), without + 100 * world.peers.record_bytes());
 }
 
+TEST(PeerTable, RingsAreLargeWhileAQuarterOfTheBudgetHoldsThemAll) {
+  ComponentWorld world;
+  const auto small = static_cast<std::uint32_t>(world.settings.ring_entry_size);
+  EXPECT_EQ(world.peers.ring_entry_size(), small);
+  const std::uint32_t large = 4 * small;
+  world.context.format.large_ring_entry = large;
+  EXPECT_EQ(world.peers.ring_entry_size(), large);
+  const std::uint64_t most =
+      world.context.account.budget() / 4 / (world.settings.ring_entries * large);
+  world.peers.expect_peers(most);
+  EXPECT_EQ(world.peers.ring_entry_size(), large);
+  world.peers.expect_peers(most + 1);
+  EXPECT_EQ(world.peers.ring_entry_size(), small);
+}
+
 TEST(PeerTable, RecordsStayWhereTheyAreAndAreFoundByTheirIds) {
   PeerRecords records;
   PeerIndex index;
