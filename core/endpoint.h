@@ -51,8 +51,10 @@ struct SendRequest {
   // The data are copied, so the buffer may be reused on return; at most inject_limit() bytes; no
   // completion entry unless report.queue is set.
   bool inject = false;
-  // Complete when the data are in the receiver's buffer, not when the send buffer is free.
+  // Complete when the peer's endpoint has the data and this process is not needed any more, not
+  // when the send buffer is free.
   bool delivery_complete = false;
+  bool match_complete = false;  // complete when the data are in the receiver's buffer
   std::uint64_t tag = 0;
   std::uint64_t remote_data = 0;
   Report report;

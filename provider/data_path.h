@@ -112,9 +112,10 @@ class DataPath {
     if (const int error = peers.find(call.peer, request.peer)) return refuse(error);
     request.inject = (call.flags & FI_INJECT) != 0;
     request.has_remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
-    if constexpr (requires { request.delivery_complete; }) {
+    if constexpr (requires { request.delivery_complete; })
       request.delivery_complete = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
-    }
+    if constexpr (requires { request.match_complete; })
+      request.match_complete = (call.flags & FI_MATCH_COMPLETE) != 0;
     request.report = {(call.flags & FI_COMPLETION) != 0 ? tx_queue_ : nullptr, tx_errors_, counter,
                       call.context};
     return answer((core_.*kCall)(request));

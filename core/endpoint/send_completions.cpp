@@ -55,6 +55,8 @@ void SendCompletions::retire(const SendRecord& record) {
     Peer& peer = peer_table_.peers()[record.peer];
     --peer.probes;
     peer.heard_since_tick = true;
+  } else if (record.operation != 0) {
+    operations_.send_engine.on_delivered(peer_table_.peers()[record.peer], record.operation);
   }
 }
 

@@ -130,7 +130,7 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
       context_.charge(Work::copy, bytes);
     }
     std::memcpy(to + message.length, &header, sizeof header);
-    status = rc->write_inline({to, bytes}, remote, ring.rkey, peer.id, srq);
+    status = rc->write_inline({to, bytes}, remote, ring.rkey, peer.id, srq, message.operation);
   } else {
     std::byte* const start = pool.data(buffer);
     std::memcpy(start, &message.prefix, prefix);
@@ -152,7 +152,8 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
                       .lkey = pool.lkey(),
                       .rkey = ring.rkey,
                       .local = reinterpret_cast<std::uint64_t>(start),
-                      .remote = remote};
+                      .remote = remote,
+                      .operation = message.operation};
     if (rc != nullptr) {
       record.dct = srq;
       status = rc->post(record);
@@ -224,12 +225,14 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
   SendRecord record{
       .kind = SendRecord::Kind::message,
       .pool = context_.over_datagrams() ? SendRecord::Pool::kept : SendRecord::Pool::data,
+      .signalled = message.operation != 0,
       .takes_private = has_private,
       .peer = peer.id,
       .buffer = buffer,
       .length = static_cast<std::uint32_t>(to - whole),
       .lkey = resources_.send_pool.lkey(),
-      .local = reinterpret_cast<std::uint64_t>(whole)};
+      .local = reinterpret_cast<std::uint64_t>(whole),
+      .operation = message.operation};
   resources_.address_data(peer, &record);
   context_.profile.count_sent(traffic_of(message.type), record.length);
   if (Status status = rc ? peer.connection->rc->post(record) : default_queue.post(record);
@@ -254,7 +257,8 @@ bool MessageSender::post_inline_over_rc(Peer& peer, const StreamMessage& message
   message.copy_payload(to + sizeof header);
   context_.profile.count_sent(traffic_of(message.type), bytes);
   const bool has_private = peer.state->tx.private_queue.request != 0;
-  if (Status status = peer.connection->rc->send_inline({to, bytes}, peer.id, has_private);
+  if (Status status =
+          peer.connection->rc->send_inline({to, bytes}, peer.id, has_private, message.operation);
       !status.ok()) {
     events_.lose_peer(peer, status);
   }

@@ -90,6 +90,14 @@ SendOperation* SendBacklog::find_awaiting(const Peer& peer, std::uint64_t id) co
   return waits ? operation : nullptr;
 }
 
+SendOperation* SendBacklog::find_confirmed(const Peer& peer, std::uint64_t id) const noexcept {
+  const auto slot = static_cast<std::uint32_t>(id);
+  SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
+  const bool its = operation != nullptr && operation->confirmed && operation->id == id &&
+                   operation->peer == &peer;
+  return its ? operation : nullptr;
+}
+
 Status SendBacklog::status_reported(const Peer& peer, std::uint32_t code, std::string_view verb) {
   if (code == 0) return {};
   return {Code::peer_lost,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SendBacklog: send operations that wait: in the backlog of their peer until they can be sent, or
-// by number for the peer's FIN. A number has a generation, so that a FIN for an operation that has
+// by number for the peer's FIN or
+// for the adapter. A number has a generation, so that a FIN for an operation that has
 // ended finds nothing.
 //
 // The endpoint owns it; the thread that drives the endpoint calls it.
@@ -22,6 +23,8 @@ class SendBacklog : Component {
   void end_send(SendOperation& operation, Status status);
   // The operation that waits for this peer's FIN; null: none.
   [[nodiscard]] SendOperation* find_awaiting(const Peer& peer, std::uint64_t id) const noexcept;
+  // The one that waits for the adapter to deliver its requests to this peer; null: none.
+  [[nodiscard]] SendOperation* find_confirmed(const Peer& peer, std::uint64_t id) const noexcept;
   // The Status for a peer's status code of a large message; `verb`: fetch, ...
   [[nodiscard]] static Status status_reported(const Peer& peer, std::uint32_t code,
                                               std::string_view verb);

@@ -20,10 +20,12 @@ Status SendEngine::send_now(const SendRequest& request) {
   }
   const std::uint8_t flags = wire::flags_of(request.tagged, request.has_remote_data);
   const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
-  // An injected message has no completion that could be delayed until delivery.
-  const bool acknowledged = request.delivery_complete && !request.inject;
+  // An injected message has no completion that could be delayed. A datagram's adapter does not know
+  // what arrives.
+  const bool delayed = (request.delivery_complete || request.match_complete) && !request.inject;
+  const bool acknowledged = delayed && (request.match_complete || context_.over_datagrams());
   const bool large = !request.inject && is_large(*peer, iov.total);
-  const bool eager = iov.total <= sender_.max_payload(*peer) && !large && !acknowledged;
+  const bool eager = iov.total <= sender_.max_payload(*peer) && !large && !delayed;
   const std::size_t at = put_.find_rtr(*peer, request.tagged, request.tag);
   if (at != PutEngine::kNoRtr && large) {
     const wire::Detail& rtr = peer->state->tx.rtrs->open[at].detail;
@@ -75,6 +77,7 @@ Status SendEngine::send_now(const SendRequest& request) {
   const bool fragments = !acknowledged && context_.format.rendezvous_threshold != 0;
   operation->rendezvous = large || (!fits_one && !fragments);
   operation->acknowledged = acknowledged && !operation->rendezvous;
+  operation->confirmed = delayed && !acknowledged && !operation->rendezvous;
   if (request.inject) {
     operation->copy = records_.take_copy(iov.total);
     if (operation->copy == nullptr) {
@@ -96,10 +99,8 @@ Status SendEngine::send_now(const SendRequest& request) {
     put_.defer(*operation);
     return {};
   }
-  if (operation->acknowledged) {
-    operation->flags |= wire::kAcknowledge;
-    backlog_.await_fin(*operation);
-  }
+  if (operation->acknowledged) operation->flags |= wire::kAcknowledge;
+  if (operation->acknowledged || operation->confirmed) backlog_.await_fin(*operation);
   if (!peer->state->tx.backlog.empty() || !try_operation(*operation)) backlog_.enqueue(*operation);
   put_.consume_rtr(*peer, at);
   return {};
@@ -165,6 +166,7 @@ bool SendEngine::try_operation(SendOperation& operation) {
     message.iov = &operation.iov;
     message.length = message.counts_as = operation.iov.total;
     message.prefix = operation.id;
+    if (operation.confirmed) return send_confirmed(operation, message);
     const bool acknowledged = operation.acknowledged;
     if (!sender_.post_stream(peer, message)) return false;
     if (acknowledged) {  // already ended if the peer was lost meanwhile
@@ -224,12 +226,37 @@ bool SendEngine::send_fragments(SendOperation& operation) {
       message.prefix = message.counts_as = total;
       message.counted = operation.counted;
     }
+    if (operation.confirmed) {
+      if (!send_confirmed(operation, message)) return false;
+      if (peer.lost) return true;
+      continue;
+    }
     if (!sender_.post_stream(peer, message)) return false;
     operation.fragment_offset += part.total;
     if (peer.lost) break;
   }
+  if (operation.confirmed) return true;
   backlog_.end_send(operation, peer.lost ? peer.state->loss : Status{});
   return true;
+}
+
+// A message, or a part of one, whose requests end the operation. Has ended if the peer is lost.
+bool SendEngine::send_confirmed(SendOperation& operation, StreamMessage& message) {
+  Peer& peer = *operation.peer;
+  message.operation = operation.id;
+  if (!sender_.post_stream(peer, message)) return false;
+  if (peer.lost) return true;
+  operation.fragment_offset += message.length;
+  ++operation.in_flight;
+  return true;
+}
+
+void SendEngine::on_delivered(Peer& peer, std::uint64_t id) {
+  SendOperation* const operation = backlog_.find_confirmed(peer, id);
+  if (operation == nullptr) return;  // ended with the peer
+  assert(operation->in_flight > 0);
+  if (--operation->in_flight == 0 && operation->fragment_offset == operation->iov.total)
+    backlog_.end_send(*operation, Status{});
 }
 
 bool SendEngine::pump_backlog(Peer& peer) {

@@ -21,12 +21,15 @@ class SendEngine : MessagingUser {
   bool pump_backlog(Peer& peer);
   bool pump_backlogs();
   void on_fin(const wire::ControlMessage& message, Peer& peer);
+  // One of the requests of this operation of ours has been delivered.
+  void on_delivered(Peer& peer, std::uint64_t id);
   void release_overdue();
 
  private:
   // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool send_fragments(SendOperation& operation);
+  [[nodiscard]] bool send_confirmed(SendOperation& operation, StreamMessage& message);
 
   SendBacklog& backlog_;
   PutEngine& put_;

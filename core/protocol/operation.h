@@ -96,15 +96,17 @@ struct SendOperation {
   wire::Type type = wire::Type::none;
   std::uint8_t flags = 0;  // wire::Flag
   bool rendezvous = false;
-  bool acknowledged = false;  // eager, ends with the receiver's fin (delivery complete)
+  bool acknowledged = false;  // eager, ends with the receiver's fin
+  bool confirmed = false;     // eager, ends when the adapter has delivered its requests
   std::uint64_t tag = 0;
   std::uint64_t data = 0;
   IoVec iov;
   Report report;
   std::uint32_t completion_flags = 0;
+  std::uint32_t in_flight = 0;          // requests of a confirmed one
   std::uint64_t id = 0;                 // of one that waits for its Fin
   std::uint64_t fragment_transfer = 0;  // the receiver's, to send fragments to; 0: none
-  std::size_t fragment_offset = 0;      // bytes sent in fragments
+  std::size_t fragment_offset = 0;      // bytes sent in fragments, or of a confirmed one
   struct Grant {
     std::uint64_t address = 0, length = 0;
     std::uint64_t transfer = 0;  // the receiver's; 0: none

@@ -96,21 +96,29 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
 }
 
 Status RcQueue::write_inline(std::span<const std::byte> bytes, std::uint64_t remote,
-                             std::uint32_t rkey, PeerId peer, std::uint32_t srq) {
-  return post_inline(
-      bytes,
-      {.opcode = IBV_WR_RDMA_WRITE, .peer = peer, .rkey = rkey, .dct = srq, .remote = remote});
+                             std::uint32_t rkey, PeerId peer, std::uint32_t srq,
+                             std::uint64_t operation) {
+  return post_inline(bytes, {.opcode = IBV_WR_RDMA_WRITE,
+                             .peer = peer,
+                             .rkey = rkey,
+                             .dct = srq,
+                             .remote = remote,
+                             .operation = operation});
 }
 
-Status RcQueue::send_inline(std::span<const std::byte> bytes, PeerId peer, bool takes_private) {
-  return post_inline(bytes, {.opcode = IBV_WR_SEND, .takes_private = takes_private, .peer = peer});
+Status RcQueue::send_inline(std::span<const std::byte> bytes, PeerId peer, bool takes_private,
+                            std::uint64_t operation) {
+  return post_inline(bytes, {.opcode = IBV_WR_SEND,
+                             .takes_private = takes_private,
+                             .peer = peer,
+                             .operation = operation});
 }
 
 Status RcQueue::post_inline(std::span<const std::byte> bytes, SendRecord record) {
   record.kind = SendRecord::Kind::message;
   record.pool = SendRecord::Pool::logged;
   record.length = static_cast<std::uint32_t>(bytes.size());
-  record.signalled = decide_signal(false, false, kSignalInlineEvery);
+  record.signalled = decide_signal(record.operation != 0, false, kSignalInlineEvery);
   ibv_sge sge{reinterpret_cast<std::uint64_t>(bytes.data()), record.length, 0};
   ibv_send_wr request;  // what its opcode does not use stays as it is
   request.wr_id = next_wr_id();

@@ -60,10 +60,11 @@ class RcQueue : public SendQueue {
   // RDMA write, inline. Undefined when full() or not takes_inline(). `srq`: of an initiator, the
   // number of the XRC receive queue whose owner's memory it is.
   [[nodiscard]] Status write_inline(std::span<const std::byte> bytes, std::uint64_t remote,
-                                    std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0);
+                                    std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0,
+                                    std::uint64_t operation = 0);
   // The same as a message; `takes_private`: it consumes a receive of a private receive queue.
   [[nodiscard]] Status send_inline(std::span<const std::byte> bytes, PeerId peer,
-                                   bool takes_private);
+                                   bool takes_private, std::uint64_t operation = 0);
   // Of an initiator: record.dct is the number of the XRC receive queue.
   [[nodiscard]] Status post(SendRecord record);
   template <class Done>

@@ -68,6 +68,9 @@ struct Received {  // of a receive that has ended
 
 class RankState;
 
+// When a send has ended: see core/endpoint.h.
+enum class SendEnds : std::uint8_t { when_copied, when_delivered, when_matched };
+
 class Rank {
  public:
   struct StartAwaiter {
@@ -77,7 +80,7 @@ class Rank {
     std::uint64_t bytes, tag;
     Kind kind;
     Request request;
-    std::uint64_t value = 0;             // of an add, whose tag is the cell
+    std::uint64_t value = 0;             // of an add, whose tag is the cell; of a send: SendEnds
     std::exception_ptr error = nullptr;  // of one that had waited for room
     bool await_ready();
     void await_suspend(std::coroutine_handle<> handle);
@@ -111,8 +114,9 @@ class Rank {
 
   // Starts an operation; suspends only while the library has no room for it.
   // co_await rank.isend(...) gives a Request.
-  [[nodiscard]] StartAwaiter isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
-    return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}};
+  [[nodiscard]] StartAwaiter isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag,
+                                   SendEnds ends = SendEnds::when_copied) {
+    return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}, static_cast<std::uint64_t>(ends)};
   }
   // At most `bytes`; from kAnySource, with kAnyTag.
   [[nodiscard]] StartAwaiter irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {

@@ -54,7 +54,7 @@ bool RankOperations::try_start(Rank::StartAwaiter& operation) {
 Status RankOperations::start(const Rank::StartAwaiter& operation, Entry& entry) {
   switch (operation.kind) {
     case OperationKind::send:
-      return start_send(entry);
+      return start_send(entry, static_cast<SendEnds>(operation.value));
     case OperationKind::receive:
       return start_receive(entry);
     case OperationKind::add:
@@ -66,7 +66,7 @@ Status RankOperations::start(const Rank::StartAwaiter& operation, Entry& entry) 
   return start_one_sided(entry);
 }
 
-Status RankOperations::start_send(Entry& entry) {
+Status RankOperations::start_send(Entry& entry, SendEnds ends) {
   const Options& options = job_.options;
   if (entry.peer >= options.ranks) fail("send to rank {} of {}", entry.peer, options.ranks);
   if (options.check_content) {
@@ -80,6 +80,8 @@ Status RankOperations::start_send(Entry& entry) {
   request.peer = peer(entry.peer);
   request.data = {&data, 1};
   request.tagged = true;
+  request.delivery_complete = ends == SendEnds::when_delivered;
+  request.match_complete = ends == SendEnds::when_matched;
   request.tag = entry.tag;
   request.report = report_to(entry);
   const Picoseconds begun = job_.world.process_time();

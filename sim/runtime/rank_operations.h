@@ -92,7 +92,7 @@ class RankOperations {
  private:
   using Entry = RequestTable::Entry;
   [[nodiscard]] Status start(const Rank::StartAwaiter& operation, Entry& entry);
-  [[nodiscard]] Status start_send(Entry& entry);
+  [[nodiscard]] Status start_send(Entry& entry, SendEnds ends);
   [[nodiscard]] Status start_receive(Entry& entry);
   [[nodiscard]] Status start_one_sided(Entry& entry);
   [[nodiscard]] Status start_add(std::uint64_t value, Entry& entry);

@@ -130,6 +130,7 @@ Status LoopbackEndpoint::send(const SendRequest& request) {
     return {Code::invalid, "send: too long to inject"};
   }
   last_delivery_complete = request.delivery_complete;
+  last_match_complete = request.match_complete;
   Message message;
   message.from = this;
   message.tagged = request.tagged;

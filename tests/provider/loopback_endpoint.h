@@ -92,6 +92,7 @@ class LoopbackEndpoint final : public Endpoint {
   std::size_t progress_calls = 0;
   std::size_t expected_peers = 0;
   bool last_delivery_complete = false;  // of the last send() or rma()
+  bool last_match_complete = false;     // of the last send()
 
  private:
   struct Message {

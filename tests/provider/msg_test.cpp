@@ -183,6 +183,9 @@ TEST(Message, OpFlagsOfTheInfoAreTheDefault) {
   EXPECT_FALSE(pair.a.core->last_delivery_complete);
   ASSERT_EQ(fi_sendmsg(pair.a.ep, &send, FI_INJECT | FI_DELIVERY_COMPLETE), 0);
   EXPECT_TRUE(pair.a.core->last_delivery_complete);
+  EXPECT_FALSE(pair.a.core->last_match_complete);
+  ASSERT_EQ(fi_sendmsg(pair.a.ep, &send, FI_MATCH_COMPLETE), 0);
+  EXPECT_TRUE(pair.a.core->last_match_complete);
 }
 
 TEST(Endpoint, NothingMovesBeforeEnable) {

@@ -368,7 +368,7 @@ void atomics(int role, int socket) {
 void completion_levels(int role, int socket) {
   ProcessOptions options;
   options.tx_bind = FI_TRANSMIT | FI_SELECTIVE_COMPLETION;
-  options.tx_op_flags = FI_DELIVERY_COMPLETE | FI_COMPLETION;
+  options.tx_op_flags = FI_MATCH_COMPLETE | FI_COMPLETION;
   options.counters = true;
   Process p(role, socket, options);
   if (role == 0) {
@@ -390,13 +390,20 @@ void completion_levels(int role, int socket) {
     p.post([&] { return fi_tsendmsg(p.ep, &msg, 0); });
     CHECK_EQ(fi_cntr_wait(p.tx_counter, 2, 30000), 0);
     CHECK_EQ(fi_cq_read(p.cq, &entry, 1), -FI_EAGAIN);
+    // A message can be delivered before there is a receive for it.
+    msg.context = &contexts[1];
+    p.post([&] { return fi_tsendmsg(p.ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION); });
+    p.finish({&contexts[1]});
+    p.barrier();
   } else {
     p.barrier();
     char in[4] = {};
     p.receive(in, 3, 1);
     p.receive(in, 3, 1);
     CHECK(std::memcmp(in, "def", 3) == 0);
-    CHECK_EQ(fi_cntr_wait(p.rx_counter, 2, 30000), 0);
+    p.barrier();
+    p.receive(in, 3, 1);
+    CHECK_EQ(fi_cntr_wait(p.rx_counter, 3, 30000), 0);
   }
   p.barrier();
 }

@@ -19,6 +19,7 @@ namespace {
 struct Planned {
   std::uint32_t from, to;
   std::uint64_t bytes, tag;
+  SendEnds ends = SendEnds::when_copied;
 };
 
 // A put or get of another rank's memory.
@@ -137,7 +138,7 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
                  : co_await rank.irecv(p.from, p.bytes + random.below(2) * 100, p.tag);
         open.push_back({in, peer});
       } else {
-        const Request out = co_await rank.isend(p.to, p.bytes, p.tag);
+        const Request out = co_await rank.isend(p.to, p.bytes, p.tag, p.ends);
         open.push_back({out, peer});
       }
     } catch (const OperationError&) {
@@ -227,7 +228,7 @@ std::string pick(Random& random, std::initializer_list<const char*> values) {
   return *(values.begin() + random.below(values.size()));
 }
 
-ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreSettings& more) {
+ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const More& more) {
   const auto [datagrams, scarce, large, deaths, failures, one_sided, per_node, times] = given;
   Random random(seed);
   Options options;
@@ -315,7 +316,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   options.settings.emplace_back("private_receive_first", pick(own, {"2", "3", "8"}));
   options.settings.emplace_back("private_receive_buffers", pick(own, {"2", "5", "64"}));
   options.settings.emplace_back("private_receive_threshold", pick(own, {"1", "4", "16"}));
-  options.settings.insert(options.settings.end(), more.begin(), more.end());
+  options.settings.insert(options.settings.end(), more.settings.begin(), more.settings.end());
   Random keeping(seed ^ 0x726567);
   profile.setup_register = static_cast<Picoseconds>(keeping.below(20'000'000));
   constexpr const char* kKept[] = {"0", "2", "1024", "1024"};
@@ -360,6 +361,9 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   for (const auto& [name, value] : options.settings) {
     if (name == "ring_entry_size") entry_size = value::parse_bytes(value).value();
   }
+  Random ending(seed ^ 0x656e64);
+  constexpr SendEnds kEnds[] = {SendEnds::when_copied, SendEnds::when_delivered,
+                                SendEnds::when_matched};
   const std::uint64_t count = (50 + random.below(250)) * times;
   for (std::uint64_t i = 0; i < count; ++i) {
     Planned p{};
@@ -367,6 +371,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     p.to = static_cast<std::uint32_t>(random.below(options.ranks));
     p.bytes = large ? random_large_bytes(random, entry_size) : random_bytes(random, entry_size);
     p.tag = random.below(3);
+    if (more.completions) p.ends = kEnds[ending.below(3)];
     plan->sends[p.from].push_back(p);
     plan->receives[p.to].push_back(p);
   }
@@ -476,14 +481,14 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   return outcome;
 }
 
-ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const MoreSettings& more) {
+ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const More& more) {
   Random drawn(seed ^ 0x6c656176);
   given.datagrams = seed % 3 == 0;
   given.scarce = drawn.below(4) == 0;
   given.large = drawn.below(3) == 0;
   // Over UD they need a connection, for which there may be no memory.
   given.one_sided = !given.datagrams || !given.scarce;
-  MoreSettings settings = {
+  std::vector<Setting> settings = {
       {"test_switch_every", "0"},
       {"eviction", pick(drawn, {"lru", "lru-m", "cost"})},
       {"policy", given.datagrams ? std::string("rc-rdma-od")
@@ -501,8 +506,8 @@ ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const Mor
   if (drawn.below(4) != 0) {
     settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
   }
-  settings.insert(settings.end(), more.begin(), more.end());
-  return play(seed, given, settings);
+  settings.insert(settings.end(), more.settings.begin(), more.settings.end());
+  return play(seed, given, {settings, more.completions});
 }
 
 }  // namespace
@@ -521,54 +526,55 @@ void ScheduleOutcome::add(const ScheduleOutcome& other) noexcept {
   over_xrc += other.over_xrc;
 }
 
-ScheduleOutcome play_schedule(std::uint64_t seed, const MoreSettings& more) {
+ScheduleOutcome play_schedule(std::uint64_t seed, const More& more) {
   return play(seed, {}, more);
 }
 
-ScheduleOutcome play_large_schedule(std::uint64_t seed, const MoreSettings& more) {
+ScheduleOutcome play_large_schedule(std::uint64_t seed, const More& more) {
   return play(seed, {.large = true}, more);
 }
 
-ScheduleOutcome play_datagram_schedule(std::uint64_t seed, const MoreSettings& more) {
+ScheduleOutcome play_datagram_schedule(std::uint64_t seed, const More& more) {
   return play(seed, {.datagrams = true}, more);
 }
 
-ScheduleOutcome play_teardown_schedule(std::uint64_t seed, const MoreSettings& more) {
+ScheduleOutcome play_teardown_schedule(std::uint64_t seed, const More& more) {
   return play_at_limit(seed, {}, more);
 }
 
-ScheduleOutcome play_death_schedule(std::uint64_t seed, const MoreSettings& more) {
+ScheduleOutcome play_death_schedule(std::uint64_t seed, const More& more) {
   return play_at_limit(seed, {.deaths = true}, more);
 }
 
-ScheduleOutcome play_failure_schedule(std::uint64_t seed, const MoreSettings& more) {
+ScheduleOutcome play_failure_schedule(std::uint64_t seed, const More& more) {
   Random drawn(seed ^ 0x62726b);
   constexpr const char* kEvery[] = {"0", "1", "3", "10", "50"};
-  MoreSettings settings = {{"test_break_every", kEvery[drawn.below(5)]}};
+  std::vector<Setting> settings = {Setting{"test_break_every", kEvery[drawn.below(5)]}};
   // Else a connection that hardly served is not asked for again soon.
   if (drawn.below(4) != 0) {
     settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
   }
-  settings.insert(settings.end(), more.begin(), more.end());
+  settings.insert(settings.end(), more.settings.begin(), more.settings.end());
   if (drawn.below(2) == 0) {
-    return play_at_limit(seed, {.deaths = drawn.below(4) == 0, .failures = true}, settings);
+    return play_at_limit(seed, {.deaths = drawn.below(4) == 0, .failures = true},
+                         {settings, more.completions});
   }
   Circumstances given{.failures = true};
   given.datagrams = seed % 3 == 0;
   given.scarce = drawn.below(4) == 0;
   given.large = drawn.below(2) == 0;
   given.one_sided = !given.datagrams;
-  return play(seed, given, settings);
+  return play(seed, given, {settings, more.completions});
 }
 
-ScheduleOutcome play_scarce_schedule(std::uint64_t seed, const MoreSettings& more) {
-  const bool needs = std::any_of(more.begin(), more.end(), [](const auto& setting) {
-    return setting.first == "policy" && needs_dc(setting.second);
-  });
+ScheduleOutcome play_scarce_schedule(std::uint64_t seed, const More& more) {
+  const bool needs = std::any_of(
+      more.settings.begin(), more.settings.end(),
+      [](const auto& setting) { return setting.first == "policy" && needs_dc(setting.second); });
   return play(seed, {.datagrams = seed % 2 == 1 && !needs, .scarce = true}, more);
 }
 
-ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const MoreSettings& more) {
+ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const More& more) {
   Random drawn(seed ^ 0x787263);
   Circumstances given;
   given.per_node = 1 + static_cast<std::uint32_t>(drawn.below(4));
@@ -577,10 +583,11 @@ ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const MoreSettings& more) 
   given.deaths = drawn.below(4) == 0;
   given.failures = drawn.below(2) == 0;
   given.one_sided = true;
-  MoreSettings settings = {{"policy", "xrc-rdma-od"},
-                           {"test_switch_every", pick(drawn, {"0", "0", "1", "3", "7", "20"})},
-                           {"max_active_rc", pick(drawn, {"1", "2", "26"})},
-                           {"rc_pool", pick(drawn, {"1", "128"})}};
+  std::vector<Setting> settings = {
+      {"policy", "xrc-rdma-od"},
+      {"test_switch_every", pick(drawn, {"0", "0", "1", "3", "7", "20"})},
+      {"max_active_rc", pick(drawn, {"1", "2", "26"})},
+      {"rc_pool", pick(drawn, {"1", "128"})}};
   if (given.failures) settings.emplace_back("test_break_every", pick(drawn, {"0", "2", "5", "20"}));
   if (drawn.below(4) != 0) {
     settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
@@ -596,8 +603,8 @@ ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const MoreSettings& more) 
                                      {"cost_setup_rc", "0s"},
                                      {"interval", pick(drawn, {"20us", "100us"})}});
   }
-  settings.insert(settings.end(), more.begin(), more.end());
-  return play(seed, given, settings);
+  settings.insert(settings.end(), more.settings.begin(), more.settings.end());
+  return play(seed, given, {settings, more.completions});
 }
 
 }  // namespace turnout::sim

@@ -13,8 +13,13 @@
 
 namespace turnout::sim {
 
-// On top of those that a seed draws, by name.
-using MoreSettings = std::vector<std::pair<std::string, std::string>>;
+using Setting = std::pair<std::string, std::string>;  // name and value
+
+// On top of what a seed draws.
+struct More {
+  std::vector<Setting> settings;
+  bool completions = false;  // sends that end when they are delivered or matched among the others
+};
 
 struct ScheduleOutcome {
   std::string broken;  // empty: all holds; else what does not
@@ -33,35 +38,32 @@ struct ScheduleOutcome {
   void add(const ScheduleOutcome& other) noexcept;
 };
 
-// Messages up to a size are eager, in fragments where they must be.
-[[nodiscard]] inline std::pair<std::string, std::string> eager_threshold_of(std::uint64_t seed) {
+// Messages up to a size are eager, in large ring entries or in fragments where they must be.
+inline void add_eager_sizes(std::uint64_t seed, More* more) {
   constexpr const char* kThresholds[] = {"6000", "20000", "65536"};
-  return {"rendezvous_threshold", kThresholds[seed % 3]};
+  constexpr const char* kLargeEntries[] = {"0", "12KiB", "32832"};
+  more->settings.emplace_back("rendezvous_threshold", kThresholds[seed % 3]);
+  more->settings.emplace_back("large_ring_entry", kLargeEntries[seed / 3 % 3]);
+  more->completions = seed / 9 % 2 == 1;
 }
 
-[[nodiscard]] ScheduleOutcome play_schedule(std::uint64_t seed, const MoreSettings& more = {});
+[[nodiscard]] ScheduleOutcome play_schedule(std::uint64_t seed, const More& more = {});
 // The same with larger messages, most of them above the eager limit.
-[[nodiscard]] ScheduleOutcome play_large_schedule(std::uint64_t seed,
-                                                  const MoreSettings& more = {});
+[[nodiscard]] ScheduleOutcome play_large_schedule(std::uint64_t seed, const More& more = {});
 // The same on a device without DC: datagrams are lost, come twice and out of order.
-[[nodiscard]] ScheduleOutcome play_datagram_schedule(std::uint64_t seed,
-                                                     const MoreSettings& more = {});
+[[nodiscard]] ScheduleOutcome play_datagram_schedule(std::uint64_t seed, const More& more = {});
 // A policy that connects on demand with places for 1 to 4 connections at most, or, every fourth
 // seed, little memory instead; who goes is drawn. Every third seed without DC.
-[[nodiscard]] ScheduleOutcome play_teardown_schedule(std::uint64_t seed,
-                                                     const MoreSettings& more = {});
+[[nodiscard]] ScheduleOutcome play_teardown_schedule(std::uint64_t seed, const More& more = {});
 // The same while one or two of 3 to 6 ranks die: operations with them end, all others hold.
-[[nodiscard]] ScheduleOutcome play_death_schedule(std::uint64_t seed,
-                                                  const MoreSettings& more = {});
+[[nodiscard]] ScheduleOutcome play_death_schedule(std::uint64_t seed, const More& more = {});
 // One of the two, odd seeds without DC, with little more memory than an endpoint needs to begin.
-[[nodiscard]] ScheduleOutcome play_scarce_schedule(std::uint64_t seed,
-                                                   const MoreSettings& more = {});
+[[nodiscard]] ScheduleOutcome play_scarce_schedule(std::uint64_t seed, const More& more = {});
 // One of all of these while connections fail: queue pairs go to the error state, requests end in
 // transport errors.
-[[nodiscard]] ScheduleOutcome play_failure_schedule(std::uint64_t seed,
-                                                    const MoreSettings& more = {});
+[[nodiscard]] ScheduleOutcome play_failure_schedule(std::uint64_t seed, const More& more = {});
 // Connections of nodes, with 1 to 4 ranks on each, that come and go; every second seed they fail,
 // every fourth ranks die.
-[[nodiscard]] ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const MoreSettings& more = {});
+[[nodiscard]] ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const More& more = {});
 
 }  // namespace turnout::sim

@@ -43,24 +43,25 @@ TEST(Schedules, HoldWhatMpiPromises) {
 class Rendezvous : public testing::TestWithParam<std::string_view> {};
 TEST_P(Rendezvous, HoldsWhatMpiPromises) {
   sum_of(80, [](std::uint64_t seed) {
-    return play_large_schedule(seed, {{"rendezvous", std::string(GetParam())}});
+    return play_large_schedule(seed,
+                               {.settings = {Setting{"rendezvous", std::string(GetParam())}}});
   });
 }
 INSTANTIATE_TEST_SUITE_P(Schedules, Rendezvous, testing::ValuesIn(kRendezvousNames),
                          [](const auto& info) { return std::string(info.param); });
 
-// Eager messages that take several entries, receives or datagrams.
+// Eager messages that take large entries, or several entries, receives or datagrams; sends that end
+// when they are delivered or matched.
 TEST(Schedules, HoldWithEagerMessagesInFragments) {
-  sum_of(150,
-         [](std::uint64_t seed) { return play_large_schedule(seed, {eager_threshold_of(seed)}); });
-  sum_of(50, [](std::uint64_t seed) {
-    return play_datagram_schedule(seed, {eager_threshold_of(seed)});
-  });
-  sum_of(50, [](std::uint64_t seed) {
-    return play_failure_schedule(seed, {eager_threshold_of(seed)});
-  });
-  sum_of(50,
-         [](std::uint64_t seed) { return play_scarce_schedule(seed, {eager_threshold_of(seed)}); });
+  const auto sizes = [](std::uint64_t seed) {
+    More more;
+    add_eager_sizes(seed, &more);
+    return more;
+  };
+  sum_of(150, [&](std::uint64_t seed) { return play_large_schedule(seed, sizes(seed)); });
+  sum_of(50, [&](std::uint64_t seed) { return play_datagram_schedule(seed, sizes(seed)); });
+  sum_of(50, [&](std::uint64_t seed) { return play_failure_schedule(seed, sizes(seed)); });
+  sum_of(50, [&](std::uint64_t seed) { return play_scarce_schedule(seed, sizes(seed)); });
 }
 
 // Ended with nobody going on: credits lent to a peer that handed back all others, and never told
@@ -72,8 +73,8 @@ TEST(Schedules, LendTheCreditsThatAPeerWasNotToldOf) {
                                   {1984, "auto"},
                                   {2454, "auto"},
                                   {3712, "auto"}}) {
-    const ScheduleOutcome outcome =
-        play_large_schedule(static_cast<std::uint64_t>(seed), {{"rendezvous", way}});
+    const ScheduleOutcome outcome = play_large_schedule(static_cast<std::uint64_t>(seed),
+                                                        {.settings = {Setting{"rendezvous", way}}});
     EXPECT_EQ(outcome.broken, "") << outcome.told;
   }
 }
@@ -81,7 +82,7 @@ TEST(Schedules, LendTheCreditsThatAPeerWasNotToldOf) {
 // Receives of each connection's own, rings beside them, and queue pairs that come and go.
 TEST(Schedules, HoldUnderArdmaSr) {
   const auto sum = sum_of(100, [](std::uint64_t seed) {
-    return play_large_schedule(seed, {{"policy", "ardma-sr"}});
+    return play_large_schedule(seed, {.settings = {Setting{"policy", "ardma-sr"}}});
   });
   EXPECT_GT(sum.switches, 500u);
 }
@@ -131,7 +132,9 @@ TEST(Schedules, HoldWhileConnectionsFail) {
 TEST(Schedules, FindWhatIsNotSentAgain) {
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= 40 && found <= 5; ++seed) {
-    if (!play_failure_schedule(seed, {{"break_rule", "drop-lost"}}).broken.empty()) ++found;
+    if (!play_failure_schedule(seed, {.settings = {Setting{"break_rule", "drop-lost"}}})
+             .broken.empty())
+      ++found;
   }
   EXPECT_GT(found, 5u);
 }
@@ -139,12 +142,12 @@ TEST(Schedules, FindWhatIsNotSentAgain) {
 // Hints come and go, and channels that cost nothing to set up change often.
 TEST(Schedules, HoldUnderThePolicyTurnout) {
   const auto sum = sum_of(60, [](std::uint64_t seed) {
-    return play_schedule(seed, {{"policy", "turnout"},
-                                {"test_switch_every", "0"},
-                                {"interval", "20us"},
-                                {"cost_poll", "0s"},
-                                {"cost_setup_dc", "0s"},
-                                {"cost_setup_rc", "0s"}});
+    return play_schedule(seed, {.settings = {{"policy", "turnout"},
+                                             {"test_switch_every", "0"},
+                                             {"interval", "20us"},
+                                             {"cost_poll", "0s"},
+                                             {"cost_setup_dc", "0s"},
+                                             {"cost_setup_rc", "0s"}}});
   });
   EXPECT_GT(sum.switches, 100u);
 }
@@ -193,7 +196,8 @@ TEST(Schedules, NeverExceedASmallBudget) {
 TEST(Schedules, FindAnAccountAboveItsBudget) {
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= 60 && found <= 15; ++seed) {
-    const ScheduleOutcome outcome = play_scarce_schedule(seed, {{"break_rule", "over-budget"}});
+    const ScheduleOutcome outcome =
+        play_scarce_schedule(seed, {.settings = {Setting{"break_rule", "over-budget"}}});
     if (outcome.broken.find("are over the budget of") != std::string::npos) ++found;
   }
   EXPECT_GT(found, 15u);
@@ -201,7 +205,7 @@ TEST(Schedules, FindAnAccountAboveItsBudget) {
 
 // A hand-over with two steps in the wrong order is found, and its seed finds it again.
 TEST(Schedules, FindABrokenHandOver) {
-  const MoreSettings broken = {{"break_rule", "free-before-drain"}};
+  const More broken{.settings = {Setting{"break_rule", "free-before-drain"}}};
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= 1000 && found == 0; ++seed) {
     if (!play_schedule(seed, broken).broken.empty()) found = seed;
@@ -216,7 +220,7 @@ TEST(Schedules, FindABrokenHandOver) {
 // Rings that trust the last byte are found out where writes are placed out of order; the same
 // seeds hold when the core asks the adapter.
 TEST(Schedules, FindTrustInAnAdapterThatPlacesOutOfOrder) {
-  const MoreSettings trust = {{"ring_order", "trust"}};
+  const More trust{.settings = {Setting{"ring_order", "trust"}}};
   std::uint64_t found = 0;
   for (std::uint64_t seed = 1; seed <= 200 && found == 0; ++seed) {
     if (!play_schedule(seed, trust).broken.empty()) found = seed;

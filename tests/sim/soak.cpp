@@ -68,15 +68,15 @@ int main(int argc, char** argv) {
       : !rendezvous.empty() ? std::pair(&play_large_schedule, " --rendezvous " + rendezvous)
       : fragments           ? std::pair(&play_large_schedule, std::string())
                             : std::pair(&play_schedule, std::string());
-  MoreSettings more;
-  if (!rendezvous.empty()) more.emplace_back("rendezvous", rendezvous);
-  if (!policy.empty()) more.emplace_back("policy", policy);
-  if (!broken_rule.empty()) more.emplace_back("break_rule", broken_rule);
+  More more;
+  if (!rendezvous.empty()) more.settings.emplace_back("rendezvous", rendezvous);
+  if (!policy.empty()) more.settings.emplace_back("policy", policy);
+  if (!broken_rule.empty()) more.settings.emplace_back("break_rule", broken_rule);
   std::uint64_t failed = 0;
   ScheduleOutcome sum;
   for (std::uint64_t i = 0; count == 0 || i < count; ++i) {
-    MoreSettings these = more;
-    if (fragments) these.push_back(eager_threshold_of(first + i));
+    More these = more;
+    if (fragments) add_eager_sizes(first + i, &these);
     const ScheduleOutcome outcome = play(first + i, these);
     sum.add(outcome);
     if (!outcome.broken.empty()) {

@@ -139,6 +139,7 @@ class Schedule {
     request.tagged = true;
     request.tag = target.tag;
     request.delivery_complete = stamp.delivery_complete != 0;
+    request.match_complete = request.delivery_complete && stamp.number % 2 != 0;
     request.report = world_.report(at, buffer.get());
     const Status status = world_[at].send(request);
     if (status.code() == Code::again) {

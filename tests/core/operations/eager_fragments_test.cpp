@@ -24,10 +24,10 @@ std::vector<std::byte> numbered(std::size_t bytes) {
 
 struct SendingWorld : OperationsWorld {
   SendingWorld() { context.format.rendezvous_threshold = 32 << 10; }
-  Status send(std::span<const std::byte> bytes, std::uint64_t tag, bool acknowledged = false) {
+  Status send(std::span<const std::byte> bytes, std::uint64_t tag, bool matched = false) {
     const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
     SendRequest request = tagged_send(peer.id, part, tag, report(&peer));
-    request.delivery_complete = acknowledged;
+    request.match_complete = matched;
     return send_engine.send_now(request);
   }
   // What was posted, as the receiver sees it.
@@ -87,6 +87,35 @@ TEST(EagerFragments, GoOnWhenThereAreCreditsAgainAndCannotBeCancelled) {
   EXPECT_EQ(world.next_completion().length, kTotal);
 }
 
+TEST(EagerFragments, OfAConfirmedMessageMustAllBeDelivered) {
+  SendingWorld world;
+  const std::vector<std::byte> bytes = numbered(kTotal);
+  const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  SendRequest request = tagged_send(world.peer.id, part, 5, world.report(&world.peer));
+  request.delivery_complete = true;
+  world.peer.tx.credits = 2;
+  ASSERT_TRUE(world.send_engine.send_now(request).ok());
+  ASSERT_EQ(world.data.posted.size(), 2u);
+  const std::uint64_t operation = world.data.posted[0].operation;
+  EXPECT_NE(operation, 0u);
+  world.send_engine.on_delivered(world.peer, operation);
+  world.send_engine.on_delivered(world.peer, operation);
+  EXPECT_EQ(world.completions.size(), 0u) << "a part of it waits for credits";
+  world.peer.tx.credits = 2;
+  EXPECT_TRUE(world.send_engine.pump_backlogs());
+  ASSERT_EQ(world.data.posted.size(), 3u);
+  for (const SendRecord& record : world.data.posted) {
+    EXPECT_TRUE(record.signalled);
+    EXPECT_EQ(record.operation, operation);
+  }
+  EXPECT_EQ(world.completions.size(), 0u);
+  world.send_engine.on_delivered(world.peer, operation);
+  EXPECT_EQ(world.next_completion().length, kTotal);
+  EXPECT_EQ(world.records.sends.in_use(), 0u);
+  world.send_engine.on_delivered(world.peer, operation);  // nothing has that number any more
+  EXPECT_EQ(world.completions.size(), 0u);
+}
+
 TEST(EagerFragments, EndWithTheirPeer) {
   SendingWorld world;
   world.data.result = Status(Code::system, "no queue pair");
@@ -95,7 +124,7 @@ TEST(EagerFragments, EndWithTheirPeer) {
   EXPECT_EQ(world.records.sends.in_use(), 0u);
 }
 
-TEST(EagerFragments, AreNotForLargeOrAcknowledgedMessages) {
+TEST(EagerFragments, AreNotForMessagesThatAreLargeOrWaitForTheirMatch) {
   SendingWorld world;
   const std::vector<std::byte> bytes = numbered((32 << 10) + 1);
   ASSERT_TRUE(world.send(bytes, 5).ok());

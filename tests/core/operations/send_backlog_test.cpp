@@ -63,11 +63,20 @@ TEST(SendBacklog, PutsAnOperationThatCannotBeSentAheadOfTheOthers) {
 TEST(SendBacklog, ReportsNoContextOfAnInjectedMessageThatFailed) {
   BacklogWorld world;
   Peer& peer = world.add_peer();
-  SendOperation& injected = world.take(peer);
-  injected.copy = world.records.copies.take();
-  world.backlog.end_send(injected, Status{Code::peer_lost, "lost"});
-  EXPECT_FALSE(world.completions.has_error());
-  EXPECT_EQ(world.records.copies.in_use(), 0u);
+  for (const std::size_t bytes : {InjectCopy::kMost, InjectCopy::kMost + 1}) {
+    const std::uint64_t before = world.context.account.available();
+    SendOperation& injected = world.take(peer);
+    injected.copy = world.records.take_copy(bytes);
+    ASSERT_NE(injected.copy, nullptr);
+    injected.iov.total = bytes;
+    EXPECT_EQ(world.records.copies.in_use(), bytes <= InjectCopy::kMost ? 1u : 0u);
+    world.backlog.end_send(injected, Status{Code::peer_lost, "lost"});
+    EXPECT_FALSE(world.completions.has_error());
+    EXPECT_EQ(world.records.copies.in_use(), 0u);
+    if (bytes > InjectCopy::kMost) {
+      EXPECT_EQ(world.context.account.available(), before);
+    }
+  }
   world.backlog.end_send(world.take(peer), Status{Code::peer_lost, "lost"});
   EXPECT_TRUE(world.completions.has_error());
   EXPECT_EQ(world.records.sends.in_use(), 0u);
