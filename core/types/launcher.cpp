@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -66,9 +68,14 @@ std::optional<int> slurm_local_tasks() {
 std::optional<std::string> read_proc(const std::string& path, std::size_t most) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
-  std::string content(most, '\0');
-  file.read(content.data(), static_cast<std::streamsize>(most));
-  content.resize(static_cast<std::size_t>(file.gcount()));
+  // In blocks: most files are far smaller than the limit, and its pages would all be touched.
+  std::string content;
+  std::array<char, 4096> block;
+  while (file && content.size() < most) {
+    const std::size_t wanted = std::min(block.size(), most - content.size());
+    file.read(block.data(), static_cast<std::streamsize>(wanted));
+    content.append(block.data(), static_cast<std::size_t>(file.gcount()));
+  }
   return content;
 }
 
