@@ -167,7 +167,7 @@ std::string hang_text(const SimulationState& shared) {
     }
     text += fmt::format(" rank {} waits for {};", rank->id(), rank->waiting_for());
   }
-  return text;
+  return text + " a send above rendezvous_threshold ends only after its receive is posted";
 }
 
 // Plays events until `done` holds. Empty: it does; else why not.

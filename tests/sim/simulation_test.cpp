@@ -220,6 +220,25 @@ TEST(Simulation, SlowProcessesTakeLonger) {
   EXPECT_GT(slowest, slow);
 }
 
+Task send_before_receive(Rank rank) {
+  const std::uint32_t other = 1 - rank.id();
+  co_await rank.wait(co_await rank.isend(other, 100'000, 0));
+  co_await rank.wait(co_await rank.irecv(other, 100'000, 0));
+}
+
+TEST(Simulation, ADeadlockNamesWhatTheRanksWaitFor) {
+  Options options;
+  const auto result = run(options, send_before_receive);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().text(),
+            "deadlock: rank 0 waits for completion (send to rank 1, 100000 bytes, tag 0); rank 1 "
+            "waits for completion (send to rank 0, 100000 bytes, tag 0); a send above "
+            "rendezvous_threshold ends only after its receive is posted");
+  options.settings.emplace_back("rendezvous_threshold", "128KiB");
+  const auto eager = run(options, send_before_receive);
+  EXPECT_TRUE(eager.ok()) << eager.status().text();
+}
+
 // A process dies at any moment: who waits for it is told within ten seconds, the others go on.
 TEST(Simulation, TheOthersSurviveADeath) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
