@@ -56,9 +56,12 @@ void write_entry(Entry& out, const Completion& c) noexcept {
   if constexpr (std::is_same_v<Entry, fi_cq_tagged_entry>) out.tag = c.tag;
 }
 
-// Returns how many.
+// Successes first, so that a failure is seen after what had ended before it; the queue is drained
+// before progress is made, so successes cannot hide a failure for long.
 template <class Entry>
-std::size_t hand_out(Cq& cq, Entry* out, std::size_t count, fi_addr_t* addresses) {
+ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresses) {
+  if (cq.unread() == 0 || count == 0) cq.progress();
+  auto* out = static_cast<Entry*>(buffer);
   std::size_t n = 0;
   for (auto& source : cq.sources) {
     CompletionQueue& queue = source->queue;
@@ -72,19 +75,6 @@ std::size_t hand_out(Cq& cq, Entry* out, std::size_t count, fi_addr_t* addresses
       queue.pop();
       ++n;
     }
-  }
-  return n;
-}
-
-// Successes first, so that a failure is seen after what had ended before it; the queue is drained
-// before progress is made, so successes cannot hide a failure for long.
-template <class Entry>
-ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresses) {
-  auto* const out = static_cast<Entry*>(buffer);
-  std::size_t n = hand_out(cq, out, count, addresses);
-  if (n == 0) {
-    cq.progress();
-    n = hand_out(cq, out, count, addresses);
   }
   if (n != 0) return static_cast<ssize_t>(n);
   if (cq.failed()) return -FI_EAVAIL;
