@@ -94,7 +94,7 @@ class EpOptions {
   std::uint64_t tx_op_flags_, rx_op_flags_;
   std::uint64_t tx_msg_flags_ = FI_COMPLETION, rx_msg_flags_ = FI_COMPLETION;  // 0: selective
   std::uint64_t counted_levels_ = 0;  // all, once a counter counts sends or writes
-  std::size_t min_multi_recv_ = 192;  // until set
+  std::size_t min_multi_recv_ = 192;  // until set; fi_endpoint(3) leaves it to the provider
 };
 
 }  // namespace turnout::provider

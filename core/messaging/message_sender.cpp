@@ -30,7 +30,7 @@ std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
     if (context_.over_datagrams()) {
       // It may be resent in a message of UD, see connection_recovery.cpp.
       most = std::min(most, static_cast<std::uint32_t>(bytes + sizeof(wire::Header)));
-    } else if (most > resources_.send_pool.size()) {
+    } else {
       most =
           std::min(most, std::max(resources_.send_pool.size(), resources_.large_send_pool.size()));
     }

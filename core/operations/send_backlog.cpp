@@ -82,20 +82,21 @@ void SendBacklog::end_send(SendOperation& operation, Status status) {
   records_.sends.give_back(&operation);
 }
 
-SendOperation* SendBacklog::find_awaiting(const Peer& peer, std::uint64_t id) const noexcept {
+SendOperation* SendBacklog::find(const Peer& peer, std::uint64_t id) const noexcept {
   const auto slot = static_cast<std::uint32_t>(id);
   SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
-  const bool waits = operation != nullptr && operation->announced && operation->id == id &&
-                     operation->peer == &peer;
-  return waits ? operation : nullptr;
+  return operation != nullptr && operation->id == id && operation->peer == &peer ? operation
+                                                                                 : nullptr;
+}
+
+SendOperation* SendBacklog::find_awaiting(const Peer& peer, std::uint64_t id) const noexcept {
+  SendOperation* const operation = find(peer, id);
+  return operation != nullptr && operation->announced ? operation : nullptr;
 }
 
 SendOperation* SendBacklog::find_confirmed(const Peer& peer, std::uint64_t id) const noexcept {
-  const auto slot = static_cast<std::uint32_t>(id);
-  SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
-  const bool its = operation != nullptr && operation->confirmed && operation->id == id &&
-                   operation->peer == &peer;
-  return its ? operation : nullptr;
+  SendOperation* const operation = find(peer, id);
+  return operation != nullptr && operation->confirmed ? operation : nullptr;
 }
 
 Status SendBacklog::status_reported(const Peer& peer, std::uint32_t code, std::string_view verb) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SendBacklog: send operations that wait: in the backlog of their peer until they can be sent, or
-// by number for the peer's FIN or
-// for the adapter. A number has a generation, so that a FIN for an operation that has
-// ended finds nothing.
+// by number for the peer's FIN or for the adapter. A number has a generation, so that a FIN for an
+// operation that has ended finds nothing.
 //
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
@@ -34,6 +33,8 @@ class SendBacklog : Component {
   [[nodiscard]] std::vector<SendOperation*>& awaiting_fin() noexcept { return awaiting_fin_; }
 
  private:
+  [[nodiscard]] SendOperation* find(const Peer& peer, std::uint64_t id) const noexcept;
+
   LinkedList<SendOperation> fragmented_;  // being sent in fragments
   std::vector<Peer*> backlogged_;
   std::vector<SendOperation*> awaiting_fin_;  // by the low half of the operation's id

@@ -166,7 +166,7 @@ bool SendEngine::try_operation(SendOperation& operation) {
     message.iov = &operation.iov;
     message.length = message.counts_as = operation.iov.total;
     message.prefix = operation.id;
-    if (operation.confirmed) return send_confirmed(operation, message);
+    if (operation.confirmed) return post_part(operation, message);
     const bool acknowledged = operation.acknowledged;
     if (!sender_.post_stream(peer, message)) return false;
     if (acknowledged) {  // already ended if the peer was lost meanwhile
@@ -209,6 +209,7 @@ bool SendEngine::try_operation(SendOperation& operation) {
 bool SendEngine::send_fragments(SendOperation& operation) {
   Peer& peer = *operation.peer;
   const std::size_t total = operation.iov.total;
+  const bool confirmed = operation.confirmed;  // ended already if the peer is lost meanwhile
   while (operation.fragment_offset < total) {
     const bool first = operation.fragment_offset == 0;
     const std::size_t room = sender_.max_payload(peer) - (first ? wire::kTotalBytes : 0);
@@ -226,24 +227,17 @@ bool SendEngine::send_fragments(SendOperation& operation) {
       message.prefix = message.counts_as = total;
       message.counted = operation.counted;
     }
-    if (operation.confirmed) {
-      if (!send_confirmed(operation, message)) return false;
-      if (peer.lost) return true;
-      continue;
-    }
-    if (!sender_.post_stream(peer, message)) return false;
-    operation.fragment_offset += part.total;
+    if (!post_part(operation, message)) return false;
     if (peer.lost) break;
   }
-  if (operation.confirmed) return true;
-  backlog_.end_send(operation, peer.lost ? peer.state->loss : Status{});
+  if (!confirmed) backlog_.end_send(operation, peer.lost ? peer.state->loss : Status{});
   return true;
 }
 
-// A message, or a part of one, whose requests end the operation. Has ended if the peer is lost.
-bool SendEngine::send_confirmed(SendOperation& operation, StreamMessage& message) {
+// A part of a message, or all of it. A confirmed operation has ended if the peer is lost.
+bool SendEngine::post_part(SendOperation& operation, StreamMessage& message) {
   Peer& peer = *operation.peer;
-  message.operation = operation.id;
+  if (operation.confirmed) message.operation = operation.id;
   if (!sender_.post_stream(peer, message)) return false;
   if (peer.lost) return true;
   operation.fragment_offset += message.length;

@@ -29,7 +29,7 @@ class SendEngine : MessagingUser {
   // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool send_fragments(SendOperation& operation);
-  [[nodiscard]] bool send_confirmed(SendOperation& operation, StreamMessage& message);
+  [[nodiscard]] bool post_part(SendOperation& operation, StreamMessage& message);
 
   SendBacklog& backlog_;
   PutEngine& put_;

@@ -85,7 +85,7 @@ struct IoVec {
 
 // The data of an injected message that waits, if they are few; others are in a block of their size.
 struct InjectCopy {
-  static constexpr std::size_t kMost = 192;
+  static constexpr std::size_t kMost = 192;  // what a message posted inline has at most
   std::array<std::byte, kMost> bytes;
 };
 

@@ -98,6 +98,9 @@ class PeerTable {
   // Bytes of an entry of the next ring. The budget has room for large ones of all peers, or none
   // gets one.
   [[nodiscard]] std::uint32_t ring_entry_size() const noexcept;
+  [[nodiscard]] std::uint64_t ring_bytes() const noexcept {  // of all its entries
+    return context_.settings.ring_entries * ring_entry_size();
+  }
   [[nodiscard]] PeerRecords& peers() noexcept { return peers_; }
   [[nodiscard]] const PeerRecords& peers() const noexcept { return peers_; }
   // What a peer takes of the budget.

@@ -481,6 +481,12 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const More&
   return outcome;
 }
 
+// Those of `more` come later, so they win.
+More with(std::vector<Setting> settings, const More& more) {
+  settings.insert(settings.end(), more.settings.begin(), more.settings.end());
+  return {std::move(settings), more.completions};
+}
+
 ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const More& more) {
   Random drawn(seed ^ 0x6c656176);
   given.datagrams = seed % 3 == 0;
@@ -506,8 +512,7 @@ ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const Mor
   if (drawn.below(4) != 0) {
     settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
   }
-  settings.insert(settings.end(), more.settings.begin(), more.settings.end());
-  return play(seed, given, {settings, more.completions});
+  return play(seed, given, with(std::move(settings), more));
 }
 
 }  // namespace
@@ -554,17 +559,16 @@ ScheduleOutcome play_failure_schedule(std::uint64_t seed, const More& more) {
   if (drawn.below(4) != 0) {
     settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
   }
-  settings.insert(settings.end(), more.settings.begin(), more.settings.end());
+  const More all = with(std::move(settings), more);
   if (drawn.below(2) == 0) {
-    return play_at_limit(seed, {.deaths = drawn.below(4) == 0, .failures = true},
-                         {settings, more.completions});
+    return play_at_limit(seed, {.deaths = drawn.below(4) == 0, .failures = true}, all);
   }
   Circumstances given{.failures = true};
   given.datagrams = seed % 3 == 0;
   given.scarce = drawn.below(4) == 0;
   given.large = drawn.below(2) == 0;
   given.one_sided = !given.datagrams;
-  return play(seed, given, {settings, more.completions});
+  return play(seed, given, all);
 }
 
 ScheduleOutcome play_scarce_schedule(std::uint64_t seed, const More& more) {
@@ -603,8 +607,7 @@ ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const More& more) {
                                      {"cost_setup_rc", "0s"},
                                      {"interval", pick(drawn, {"20us", "100us"})}});
   }
-  settings.insert(settings.end(), more.settings.begin(), more.settings.end());
-  return play(seed, given, {settings, more.completions});
+  return play(seed, given, with(std::move(settings), more));
 }
 
 }  // namespace turnout::sim
