@@ -103,7 +103,7 @@ struct SendOperation {
   IoVec iov;
   Report report;
   std::uint32_t completion_flags = 0;
-  std::uint32_t in_flight = 0;          // requests of a confirmed one
+  std::uint32_t in_flight = 0;          // parts posted; those of a confirmed one end it
   std::uint64_t id = 0;                 // of one that waits for its Fin
   std::uint64_t fragment_transfer = 0;  // the receiver's, to send fragments to; 0: none
   std::size_t fragment_offset = 0;      // bytes sent in fragments, or of a confirmed one

@@ -4,53 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <initializer_list>
 #include <memory>
+#include <utility>
 
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/protocol/atomics.h"
 #include "sim/runtime/simulation.h"
+#include "tests/sim/schedule_program.h"
 
 namespace turnout::sim {
 namespace {
-
-struct Planned {
-  std::uint32_t from, to;
-  std::uint64_t bytes, tag;
-  SendEnds ends = SendEnds::when_copied;
-};
-
-// A put or get of another rank's memory.
-struct Reach {
-  std::uint32_t peer;
-  std::uint64_t bytes;
-  bool put;
-};
-
-struct Plan {
-  std::vector<std::vector<Reach>> reaches;            // by rank
-  std::vector<std::vector<Planned>> sends, receives;  // by rank, in the program's order
-  std::vector<std::vector<std::uint32_t>> adds;       // by rank: to whose counters
-  // By whose counter: what was there before each, filled while the plan is played.
-  std::shared_ptr<std::vector<std::vector<std::uint64_t>>> fetched;
-  std::vector<bool> wild;  // ranks that receive from anyone
-  bool any_wild = false;
-  bool deaths = false;
-  // Ranks whose memory others may still reach: nobody who lives ends before it is 0.
-  std::shared_ptr<std::uint32_t> at_work = std::make_shared<std::uint32_t>(0);
-  std::vector<bool> doomed;  // ranks that die while it is played
-  std::shared_ptr<std::uint64_t> refused = std::make_shared<std::uint64_t>(0);
-  std::uint64_t pace;      // mean computation between two calls
-  std::uint64_t seed = 0;  // of when counters are added to
-
-  // Of an operation that ended with an error, while that is handled: only those with who dies may.
-  void excuse(std::uint32_t peer) const {
-    if (!doomed[peer]) throw;
-    ++*refused;
-  }
-};
 
 // About the eager limit, where entries have so many bytes.
 std::uint64_t about(Random& random, std::uint64_t entry) {
@@ -82,112 +47,6 @@ std::uint64_t random_large_bytes(Random& random, std::uint64_t entry = 4096) {
     default:
       return 4000 + random.below(60'000);
   }
-}
-
-struct Open {
-  Request request;
-  std::uint32_t peer;
-};
-
-Task end_of(Rank rank, Open open, std::shared_ptr<const Plan> plan) {
-  try {
-    co_await rank.wait(open.request);
-  } catch (const OperationError&) {
-    plan->excuse(open.peer);
-  }
-}
-
-Task reach(Rank rank, Reach to, std::shared_ptr<const Plan> plan, std::deque<Open>* open) {
-  try {
-    auto start = to.put ? rank.iput(to.peer, to.bytes) : rank.iget(to.peer, to.bytes);
-    const Request request = co_await start;
-    open->push_back({request, to.peer});
-  } catch (const OperationError&) {
-    plan->excuse(to.peer);
-  }
-}
-
-// Sends and receives mixed at random, each list in its order; waits for them as room demands.
-Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
-  const auto& sends = plan->sends[rank.id()];
-  const auto& receives = plan->receives[rank.id()];
-  const bool wild = plan->wild[rank.id()];
-  const auto& adds = plan->adds[rank.id()];
-  std::size_t sent = 0, posted = 0;
-  std::deque<Open> open;
-  std::deque<Request> adding;
-  std::size_t added = 0;
-  const auto end_first_add = [&](const Received& before) {
-    (*plan->fetched)[adds[added - adding.size()]].push_back(before.tag);
-    adding.pop_front();
-  };
-  Random among(plan->seed ^ rank.id());
-  const auto& reaches = plan->reaches[rank.id()];
-  std::deque<Open> reaching;
-  std::size_t reached = 0;
-  Random far(plan->seed ^ 0x72656163 ^ rank.id());
-  Random& random = rank.random();
-  while (sent < sends.size() || posted < receives.size()) {
-    const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
-    const Planned& p = receive ? receives[posted++] : sends[sent++];
-    const std::uint32_t peer = receive ? p.from : p.to;
-    try {
-      if (receive) {
-        const Request in =
-            wild ? co_await rank.irecv(kAnySource, 80'000, kAnyTag)
-                 : co_await rank.irecv(p.from, p.bytes + random.below(2) * 100, p.tag);
-        open.push_back({in, peer});
-      } else {
-        const Request out = co_await rank.isend(p.to, p.bytes, p.tag, p.ends);
-        open.push_back({out, peer});
-      }
-    } catch (const OperationError&) {
-      plan->excuse(peer);
-    }
-    for (; added < adds.size() && among.below(3) == 0; ++added) {
-      const Request add = co_await rank.iadd(adds[added]);
-      adding.push_back(add);
-    }
-    while (!adding.empty() && among.below(3) == 0 && rank.test(adding.front())) {
-      end_first_add(co_await rank.wait(adding.front()));
-    }
-    for (; reached < reaches.size() && far.below(3) == 0; ++reached) {
-      co_await reach(rank, reaches[reached], plan, &reaching);
-    }
-    while (!reaching.empty() && far.below(3) == 0 && rank.test(reaching.front().request)) {
-      co_await end_of(rank, reaching.front(), plan);
-      reaching.pop_front();
-    }
-    if (random.below(4) == 0) {
-      co_await rank.compute(static_cast<Picoseconds>(random.below(2 * plan->pace + 1)));
-    }
-    // Never wait for the oldest while a receive that others need is not posted: take what is done.
-    while (!open.empty() && random.below(3) == 0 && rank.test(open.front().request)) {
-      co_await end_of(rank, open.front(), plan);
-      open.pop_front();
-    }
-  }
-  while (!open.empty()) {
-    co_await end_of(rank, open.front(), plan);
-    open.pop_front();
-  }
-  for (; added < adds.size(); ++added) {
-    const Request add = co_await rank.iadd(adds[added]);
-    adding.push_back(add);
-  }
-  while (!adding.empty()) end_first_add(co_await rank.wait(adding.front()));
-  for (; reached < reaches.size(); ++reached) {
-    co_await reach(rank, reaches[reached], plan, &reaching);
-  }
-  for (; !reaching.empty(); reaching.pop_front()) co_await end_of(rank, reaching.front(), plan);
-  if (plan->deaths) {
-    if (!plan->doomed[rank.id()]) --*plan->at_work;
-    for (Picoseconds time = hca::kMicrosecond; *plan->at_work > 0; time *= 2) {
-      co_await rank.compute_beside_thread(time);
-    }
-  }
-  // A wildcard receive would take the barrier's messages; the dead do not come to it.
-  if (!plan->any_wild && !plan->deaths) co_await rank.barrier();
 }
 
 // The least budget an endpoint of these options begins with: what it takes at its start and, as it
