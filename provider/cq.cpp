@@ -56,15 +56,19 @@ void write_entry(Entry& out, const Completion& c) noexcept {
   if constexpr (std::is_same_v<Entry, fi_cq_tagged_entry>) out.tag = c.tag;
 }
 
-// Successes first, so that a failure is seen after what had ended before it; the queue is drained
+// Successes first, so that a failure is seen after what had ended before it; a queue is drained
 // before progress is made, so successes cannot hide a failure for long.
 template <class Entry>
-ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresses) {
-  if (cq.unread() == 0 || count == 0) cq.progress();
+[[gnu::always_inline]] inline ssize_t read_locked(Cq& cq, void* buffer, std::size_t count,
+                                                  fi_addr_t* addresses) {
+  cq.domain.count_call();
   auto* out = static_cast<Entry*>(buffer);
   std::size_t n = 0;
+  bool failed = false;
   for (auto& source : cq.sources) {
     CompletionQueue& queue = source->queue;
+    if ((queue.size() == 0 || count == 0) && source->endpoint != nullptr)
+      source->endpoint->progress();
     while (n < count && queue.size() != 0) {
       const Completion& c = queue.front();
       write_entry(out[n], c);
@@ -75,16 +79,17 @@ ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresse
       queue.pop();
       ++n;
     }
+    failed |= queue.has_error();
   }
   if (n != 0) return static_cast<ssize_t>(n);
-  if (cq.failed()) return -FI_EAVAIL;
+  if (failed) return -FI_EAVAIL;
   if (count == 0 && cq.unread() != 0) return 0;
   return -FI_EAGAIN;
 }
 
 template <class Entry>
 ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* addresses) {
-  return contain([&]() -> ssize_t {
+  return contain([&]() __attribute__((always_inline))->ssize_t {
     Cq& cq = Cq::of(f);
     ssize_t n = 0;
     bool others_first = false;

@@ -31,10 +31,19 @@ class DomainLock {
 
 // Holds the lock of a domain that has one; with FI_THREAD_DOMAIN the program serializes its calls
 // and there is none, unless a thread of ours makes progress beside it.
-struct Guard : std::unique_lock<DomainLock> {
-  explicit Guard(DomainLock* lock) {
-    if (lock != nullptr) static_cast<unique_lock&>(*this) = unique_lock(*lock);
+class [[nodiscard]] Guard {
+ public:
+  explicit Guard(DomainLock* lock) : lock_(lock) {
+    if (lock_ != nullptr) lock_->lock();
   }
+  ~Guard() {
+    if (lock_ != nullptr) lock_->unlock();
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  DomainLock* const lock_;
 };
 
 }  // namespace turnout::provider

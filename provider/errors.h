@@ -56,7 +56,7 @@ inline constexpr int kCodeBase = 1 << 16;
 
 // No exception may leave through a C interface: runs f, turns what it throws into -FI_E*.
 template <class F>
-[[nodiscard]] auto contain(F&& f) noexcept -> decltype(f()) {
+[[nodiscard, gnu::always_inline]] inline auto contain(F&& f) noexcept -> decltype(f()) {
   using Answer = decltype(f());
   try {
     return f();

@@ -23,8 +23,9 @@ struct MessageCalls {
   using Message = std::conditional_t<kWithTag, fi_msg_tagged, fi_msg>;
   using Ops = std::conditional_t<kWithTag, fi_ops_tagged, fi_ops_msg>;
 
-  static ssize_t start_recv(fid_ep* f, std::span<const iovec> buffer, const Call& call,
-                            std::uint64_t tag = 0, std::uint64_t ignore = 0) noexcept {
+  [[gnu::always_inline]] static ssize_t start_recv(fid_ep* f, std::span<const iovec> buffer,
+                                                   const Call& call, std::uint64_t tag = 0,
+                                                   std::uint64_t ignore = 0) noexcept {
     // Many messages go to one buffer, not to many.
     if ((call.flags & FI_MULTI_RECV) != 0 && buffer.size() != 1) return -FI_EINVAL;
     RecvRequest request = receive_of(buffer, tag, ignore);
@@ -85,8 +86,9 @@ struct MessageCalls {
     });
   }
 
-  static ssize_t start_send(fid_ep* f, std::span<const iovec> data, const Call& call,
-                            std::uint64_t remote_data, std::uint64_t tag = 0) noexcept {
+  [[gnu::always_inline]] static ssize_t start_send(fid_ep* f, std::span<const iovec> data,
+                                                   const Call& call, std::uint64_t remote_data,
+                                                   std::uint64_t tag = 0) noexcept {
     SendRequest request;
     request.data = data;
     request.tagged = kWithTag;

@@ -20,8 +20,9 @@ namespace turnout::provider {
 
 // Errors: -FI_E*, as DataPath::start.
 template <class Request>
-[[nodiscard]] ssize_t post(fid_ep* f, Request& request, const Call& call) noexcept {
-  return contain([&] {
+[[nodiscard, gnu::always_inline]] inline ssize_t post(fid_ep* f, Request& request,
+                                                      const Call& call) noexcept {
+  return contain([&]() __attribute__((always_inline)) {
     Ep& ep = Ep::of(f);
     assert(ep.enabled);
     const Guard guard(ep.domain.lock);

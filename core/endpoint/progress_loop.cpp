@@ -40,7 +40,7 @@ bool ProgressLoop::go_on_with_pending() {
   Channels& channels = parts_.channels;
   context_.work_pending = false;
   bool moved = false;
-  bool found = context_.over_datagrams() || tests_channels_;
+  bool found = context_.over_datagrams() || context_.tests_channels();
   const auto pump = [&](bool has_work, auto&& go_on) {
     if (!has_work) return;
     found = true;

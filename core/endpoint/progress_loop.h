@@ -30,9 +30,6 @@ class ProgressLoop : ComponentsUser {
   // Progress calls between two looks for completions of failed requests, and between two clock
   // reads. Under a virtual clock reading it costs nothing, and every call may be the last for long.
   static constexpr std::uint32_t kPollForFailures = 16;
-  // Settings of tests change and break channels with messages.
-  const bool tests_channels_ =
-      context_.settings.test_switch_every > 0 || context_.settings.test_break_every > 0;
   const std::uint32_t tick_every_ = context_.simulation.processor == nullptr ? 64 : 1;
 };
 

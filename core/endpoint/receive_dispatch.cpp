@@ -4,13 +4,14 @@
 
 namespace turnout {
 
-bool ReceiveDispatch::poll_receive_queue() {
-  ibv_wc entries[kPollBatch];
-  const int n = ibv_poll_cq(resources_.receive_cq.get(), kPollBatch, entries);
-  context_.charge(Work::poll_cq, 1);
-  if (n > 0) note_shutdowns({entries, static_cast<std::size_t>(n)});
-  for (int i = 0; i < n; ++i) {
-    const ibv_wc& wc = entries[i];
+bool ReceiveDispatch::take_entries(const ibv_wc* entries, int count) {
+  if (count < 0) {
+    TURNOUT_LOG(channel, error, "ibv_poll_cq failed: receive queue");
+    return false;
+  }
+  const std::span<const ibv_wc> all(entries, static_cast<std::size_t>(count));
+  note_shutdowns(all);
+  for (const ibv_wc& wc : all) {
     if ((wc.wr_id & kPrivateReceive) != 0) [[unlikely]] {
       on_private_receive(wc);
       continue;
@@ -34,8 +35,7 @@ bool ReceiveDispatch::poll_receive_queue() {
     }
   }
   resources_.shutting_down.clear();
-  if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq failed: receive queue");
-  return n > 0;
+  return true;
 }
 
 // A peer whose shutdown message is in this batch may be gone: earlier messages of the batch are not

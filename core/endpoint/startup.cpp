@@ -262,6 +262,10 @@ Status Startup::start() {
   context_.tuning.retry_count = static_cast<std::uint8_t>(settings.retry_count);
   context_.tuning.max_inline = kMostInline;
   if (Status status = choose_default_channel(); !status.ok()) return status;
+  MessageFormat& format = context_.format;
+  format.most_short = format.own_eager_size - format.stream_overhead - sizeof(wire::WireupRequest);
+  if (format.rendezvous_threshold != 0)
+    format.most_short = std::min(format.most_short, format.rendezvous_threshold);
   if (context_.over_datagrams()) context_.costs = selection::with_ud(context_.costs);
   context_.rc_bytes = context_.object_bytes(
       Object::rc_queue_pair, 1,

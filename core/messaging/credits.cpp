@@ -41,7 +41,7 @@ void Credits::sweep_credits(Nanoseconds now) {
   flow_.end_sweep(now);
 }
 
-void Credits::credits_given(Peer& peer, const wire::Header& header) {
+void Credits::take_credits(Peer& peer, const wire::Header& header) {
   if (header.credits > 0) {
     peer.tx.credits = std::min(peer.tx.credits + header.credits, wire::kMostCredits);
   }

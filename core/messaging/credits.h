@@ -14,7 +14,9 @@ class Credits : Component {
   Credits(EndpointState& state, ControlPlane& control) : Component(state), control_(control) {}
 
   void on_private_credits(Peer& peer, std::uint32_t request, std::uint32_t credits) noexcept;
-  void credits_given(Peer& peer, const wire::Header& header);
+  void credits_given(Peer& peer, const wire::Header& header) {
+    if ((header.credits | header.ring_credits) != 0) take_credits(peer, header);
+  }
   // A message has left its receive; returns the credit.
   void return_credit(Peer& peer);
   void serve_credit_waiters(bool few = false);
@@ -24,6 +26,8 @@ class Credits : Component {
   [[nodiscard]] std::uint64_t credit_messages() const noexcept { return credit_messages_; }
 
  private:
+  void take_credits(Peer& peer, const wire::Header& header);
+
   ControlPlane& control_;
 
   std::uint64_t credit_messages_ = 0;

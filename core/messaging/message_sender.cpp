@@ -4,24 +4,6 @@
 #include "core/connection/xrc_connection.h"
 
 namespace turnout {
-namespace {
-
-Traffic traffic_of(wire::Type type) noexcept {
-  switch (type) {
-    case wire::Type::eager:
-    case wire::Type::eager_first:
-    case wire::Type::fragment:
-    case wire::Type::atomic:
-    case wire::Type::put:
-    case wire::Type::get:
-    case wire::Type::answer:
-      return Traffic::data;
-    default:
-      return Traffic::control;
-  }
-}
-}  // namespace
-
 // Payload bytes that one message to this peer can carry now.
 std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
   std::size_t bytes = eager_size(peer, context_.format) - context_.format.stream_overhead;
@@ -40,17 +22,6 @@ std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
   return bytes;
 }
 
-void MessageSender::fill_header(Peer& peer, const StreamMessage& message, wire::Header* header) {
-  header->tag = message.tag;
-  header->data = message.data;
-  header->sequence = peer.tx.sequence++;
-  header->index = peer.remote_index;
-  header->length = static_cast<std::uint16_t>(message.length + message.prefix_bytes());
-  header->type = message.type;
-  header->flags = message.flags;
-  private_receives_.hand_back(peer, header);
-}
-
 bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
   if (peer.tx.state >= SendState::flushing) [[unlikely]] {
     if (peer.tx.state == SendState::flushing) post_flush(peer);
@@ -59,14 +30,7 @@ bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
   const bool ring = over_ring(peer.tx.kind) && (peer.state->tx.private_queue.request == 0 ||
                                                 !wire::serves_large(message.type));
   const bool posted = ring ? post_over_ring(peer, message) : post_over_default(peer, message);
-  if (posted) {
-    if (!message.counted && wire::is_message(message.type))
-      peer.tx.carried.count(message.counts_as);
-    if (context_.traits.uses_feedback)
-      context_.feedback.count(peer.tx.sent, peer.id, peer.data_queue);
-    count_use(eviction_, peer, over_rc(peer.tx.kind));
-    context_.charge(Work::post, 1);
-  }
+  if (posted) count_posted(peer, message);
   return posted;
 }
 
@@ -97,7 +61,7 @@ void MessageSender::send_wireup(Peer& peer) {
 }
 
 bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
-  RingSender& ring = peer.state.ref().tx.ring;
+  const RingSender& ring = peer.state->tx.ring;
   // Null: over DC.
   RcQueue* const rc = peer.tx.kind == ChannelKind::rc_rdma ? peer.connection->rc.get()
                       : over_xrc(peer.tx.kind)             ? peer.connection->xrc->link->queue.get()
@@ -107,67 +71,50 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
   if (ring.credits == 0 || (rc != nullptr ? rc->full() : dc.full())) return false;
   const std::size_t prefix = message.prefix_bytes();
   const std::size_t bytes = prefix + message.length + sizeof(wire::Header);
-  const std::uint64_t remote = ring.entry_end() - bytes;
-  Status status;
   // A message over DC keeps its buffer until complete, see DcInitiator.
-  const bool small = rc != nullptr && prefix == 0 && rc->takes_inline(bytes);
+  if (rc != nullptr && prefix == 0 && rc->takes_inline(bytes)) {
+    count_written(peer, message, bytes, write_inline(peer, *rc, srq, message));
+    return true;
+  }
+  const std::uint64_t remote = ring.entry_end() - bytes;
   const bool large = bytes > resources_.send_pool.size();
   BufferPool& pool = large ? resources_.large_send_pool : resources_.send_pool;
-  std::uint32_t buffer = kNoBuffer;
-  if (!small) {
-    buffer = pool.take();
-    if (buffer == kNoBuffer) return false;
-  }
-  wire::Header header;
-  fill_header(peer, message, &header);
+  const std::uint32_t buffer = pool.take();
+  if (buffer == kNoBuffer) return false;
+  wire::Header header = next_header(peer, message);
   header.phase = ring.next.phase;
-  if (small) {
-    std::byte aside[kMostInline];
-    std::byte* const to = rc->place_of_inline(bytes, aside);
-    message.copy_payload(to);
-    if (ring.checked) [[unlikely]] {
-      header.index = ring_checksum(crc32c(0, to, message.length), header);
-      context_.charge(Work::copy, bytes);
-    }
-    std::memcpy(to + message.length, &header, sizeof header);
-    status = rc->write_inline({to, bytes}, remote, ring.rkey, peer.id, srq, message.operation);
-  } else {
-    std::byte* const start = pool.data(buffer);
-    std::memcpy(start, &message.prefix, prefix);
-    std::byte* const to = start + prefix;
-    message.copy_payload(to);
-    if (ring.checked) [[unlikely]] {
-      header.index = ring_checksum(crc32c(0, start, prefix + message.length), header);
-      context_.charge(Work::copy, bytes);
-    }
-    std::memcpy(to + message.length, &header, sizeof header);
+  std::byte* const start = pool.data(buffer);
+  if (prefix > 0) std::memcpy(start, &message.prefix, prefix);
+  std::byte* const to = start + prefix;
+  message.copy_payload(to);
+  if (ring.checked) [[unlikely]] {
+    header.index = ring_checksum(crc32c(0, start, prefix + message.length), header);
     context_.charge(Work::copy, bytes);
-    SendRecord record{.kind = SendRecord::Kind::message,
-                      .pool = large ? SendRecord::Pool::large : SendRecord::Pool::data,
-                      .opcode = IBV_WR_RDMA_WRITE,
-                      .signalled = large || message.operation != 0,  // there are few large buffers
-                      .peer = peer.id,
-                      .buffer = buffer,
-                      .length = static_cast<std::uint32_t>(bytes),
-                      .lkey = pool.lkey(),
-                      .rkey = ring.rkey,
-                      .local = reinterpret_cast<std::uint64_t>(start),
-                      .remote = remote,
-                      .operation = message.operation};
-    if (rc != nullptr) {
-      record.dct = srq;
-      status = rc->post(record);
-    } else {
-      resources_.address_data(peer, &record);
-      status = dc.post(record);
-    }
-    if (!status.ok()) pool.give_back(buffer);
   }
-  context_.profile.count_sent(traffic_of(message.type), bytes);
-  --ring.credits;
-  ring.next.advance(ring.entries);
-  if (!status.ok())
-    events_.lose_peer(peer, status);  // its sequence number is used, so the stream cannot continue
+  wire::write_header(header, to + message.length);
+  context_.charge(Work::copy, bytes);
+  SendRecord record{.kind = SendRecord::Kind::message,
+                    .pool = large ? SendRecord::Pool::large : SendRecord::Pool::data,
+                    .opcode = IBV_WR_RDMA_WRITE,
+                    .signalled = large || message.operation != 0,  // there are few large buffers
+                    .peer = peer.id,
+                    .buffer = buffer,
+                    .length = static_cast<std::uint32_t>(bytes),
+                    .lkey = pool.lkey(),
+                    .rkey = ring.rkey,
+                    .local = reinterpret_cast<std::uint64_t>(start),
+                    .remote = remote,
+                    .operation = message.operation};
+  Status status;
+  if (rc != nullptr) {
+    record.dct = srq;
+    status = rc->post(record);
+  } else {
+    resources_.address_data(peer, &record);
+    status = dc.post(record);
+  }
+  if (!status.ok()) pool.give_back(buffer);
+  count_written(peer, message, bytes, status);
   return true;
 }
 
@@ -198,8 +145,7 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
   }
   const std::uint32_t buffer = resources_.send_pool.take();
   if (buffer == kNoBuffer) return false;
-  wire::Header header;
-  fill_header(peer, message, &header);
+  wire::Header header = next_header(peer, message);
   spend_credit(peer, &header);
   std::byte* const whole = resources_.send_pool.data(buffer);
   std::byte* start = whole;
@@ -216,7 +162,7 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
     std::memcpy(to, &wireup, sizeof wireup);
     to += sizeof wireup;
   }
-  std::memcpy(start, &header, sizeof header);
+  wire::write_header(header, start);
   std::memcpy(to, &message.prefix, prefix);
   to += prefix;
   message.copy_payload(to);
@@ -247,13 +193,12 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
 
 // RC-SRQ or RC-SR, small: inline. Requires a credit and room in the send queue.
 bool MessageSender::post_inline_over_rc(Peer& peer, const StreamMessage& message) {
-  wire::Header header;
-  fill_header(peer, message, &header);
+  wire::Header header = next_header(peer, message);
   spend_credit(peer, &header);
   const std::size_t bytes = sizeof header + message.length;
   std::byte aside[kMostInline];
   std::byte* const to = peer.connection->rc->place_of_inline(bytes, aside);
-  std::memcpy(to, &header, sizeof header);
+  wire::write_header(header, to);
   message.copy_payload(to + sizeof header);
   context_.profile.count_sent(traffic_of(message.type), bytes);
   const bool has_private = peer.state->tx.private_queue.request != 0;

@@ -21,7 +21,7 @@ struct Messaging {
   Credits credits{state, control};
   SharedReceiveQueue shared_receives{state, credits};
   PrivateReceiveQueues private_receives{state, control, credits};
-  MessageSender sender{state, ud, private_receives};
+  MessageSender sender{state, ud};
 };
 
 class MessagingUser : protected Component {

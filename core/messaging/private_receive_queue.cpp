@@ -16,7 +16,6 @@
 
 namespace turnout {
 namespace {
-constexpr std::uint32_t kMaxCreditsInHeader = 255;
 using State = ReceivePool::PrivateChunk::State;
 }  // namespace
 
@@ -198,10 +197,14 @@ bool PrivateReceiveQueues::post_private_control(Peer& peer, wire::ControlMessage
     std::memcpy(body + length, detail, sizeof *detail);
     length += sizeof *detail;
   }
-  wire::Header header{.index = peer.remote_index,
-                      .length = static_cast<std::uint16_t>(length),
-                      .type = wire::Type::control};
-  hand_back(peer, &header);
+  const HandedBack back = hand_back(peer);
+  const wire::Header header{.index = peer.remote_index,
+                            .length = static_cast<std::uint16_t>(length),
+                            .credits = back.credits,
+                            .ring_credits = back.ring_credits,
+                            .type = wire::Type::control,
+                            .flags = back.flags,
+                            .ring = back.ring};
   std::memcpy(bytes, &header, sizeof header);
   context_.profile.count_sent(Traffic::control, sizeof header + length);
   context_.charge(Work::post, 1);
@@ -213,29 +216,6 @@ bool PrivateReceiveQueues::post_private_control(Peer& peer, wire::ControlMessage
     events_.lose_peer(peer, status);
   }
   return true;
-}
-
-// Returns as many credits as fit.
-void PrivateReceiveQueues::hand_back(Peer& peer, wire::Header* header) {
-  header->credits =
-      static_cast<std::uint8_t>(std::min(peer.rx.grant.unreported, kMaxCreditsInHeader));
-  peer.rx.grant.unreported -= header->credits;
-  const PeerRxState& rx = peer.state->rx;
-  // The peer knows its credits by the time it sends over RC.
-  if (over_rc(peer.rx.kind) && rx.private_queue.unreported > 0) [[unlikely]] {
-    PrivateReceives& receives = peer.state.ref().rx.private_queue;
-    header->flags |= wire::kPrivateCredits;
-    header->ring_credits =
-        static_cast<std::uint8_t>(std::min(receives.unreported, kMaxCreditsInHeader));
-    header->ring = static_cast<std::uint8_t>(receives.request);
-    receives.unreported -= header->ring_credits;
-    receives.granted += header->ring_credits;
-    return;
-  }
-  const std::uint32_t freed = std::min(rx.unreported_ring, kMaxCreditsInHeader);
-  header->ring = static_cast<std::uint8_t>(rx.ring_request);
-  header->ring_credits = static_cast<std::uint8_t>(freed);
-  if (freed > 0) peer.state.ref().rx.unreported_ring -= freed;
 }
 
 }  // namespace turnout

@@ -27,7 +27,12 @@ class PrivateReceiveQueues : Component {
   void send_private_credits(Peer& peer);
   [[nodiscard]] bool post_private_control(Peer& peer, wire::ControlMessage message,
                                           const wire::Detail* detail);
-  void hand_back(Peer& peer, wire::Header* header);
+  static constexpr std::uint32_t kMaxCreditsInHeader = 255;
+  // Credits that a header hands back, of as many as fit; see wire::Header.
+  struct HandedBack {
+    std::uint8_t credits = 0, ring_credits = 0, flags = 0, ring = 0;
+  };
+  [[nodiscard, gnu::always_inline]] static HandedBack hand_back(Peer& peer) noexcept;
   [[nodiscard]] UnexpectedMessage::Storage storage_of(std::uint32_t buffer) const noexcept {
     return resources_.receive_pool.is_private(buffer) ? UnexpectedMessage::Storage::private_receive
                                                       : UnexpectedMessage::Storage::buffer;
@@ -55,5 +60,28 @@ class PrivateReceiveQueues : Component {
   std::uint32_t private_count_ = 0;  // receives that exist
   PrivateReceivesReport private_report_;
 };
+
+inline PrivateReceiveQueues::HandedBack PrivateReceiveQueues::hand_back(Peer& peer) noexcept {
+  const auto most = [](std::uint32_t credits) {
+    return static_cast<std::uint8_t>(std::min(credits, kMaxCreditsInHeader));
+  };
+  HandedBack back{.credits = most(peer.rx.grant.unreported)};
+  peer.rx.grant.unreported -= back.credits;
+  const PeerRxState& rx = peer.state->rx;
+  // The peer knows its credits by the time it sends over RC.
+  if (over_rc(peer.rx.kind) && rx.private_queue.unreported > 0) [[unlikely]] {
+    PrivateReceives& receives = peer.state.ref().rx.private_queue;
+    back.flags = wire::kPrivateCredits;
+    back.ring_credits = most(receives.unreported);
+    back.ring = static_cast<std::uint8_t>(receives.request);
+    receives.unreported -= back.ring_credits;
+    receives.granted += back.ring_credits;
+    return back;
+  }
+  back.ring = static_cast<std::uint8_t>(rx.ring_request);
+  back.ring_credits = most(rx.unreported_ring);
+  if (back.ring_credits > 0) peer.state.ref().rx.unreported_ring -= back.ring_credits;
+  return back;
+}
 
 }  // namespace turnout

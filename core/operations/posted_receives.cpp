@@ -4,25 +4,9 @@
 
 namespace turnout {
 
-Completion PostedReceives::completion_of(const wire::Header& header, PeerId peer,
-                                         std::size_t length) const {
-  return {.length = length,
-          .tag = header.tag,
-          .data = header.data,
-          .flags = kRecv | ((header.flags & wire::kTagged) != 0 ? kTagged : kMessage) |
-                   ((header.flags & wire::kRemoteData) != 0 ? kRemoteData : 0u),
-          .source = peer};
-}
-
-void PostedReceives::give_ring_credits(Peer& peer, std::uint32_t count) {
-  PeerRxState& rx = peer.state.ref().rx;
-  rx.unreported_ring += count;
-  if (rx.ring && rx.unreported_ring >= rx.ring->entries() / 2) credits_.send_credits(peer);
-}
-
-// Frees the storage of a message and returns its credit.
-void PostedReceives::release_arrival(Peer& peer, UnexpectedMessage::Storage storage,
-                                     std::uint32_t buffer, std::uint64_t position) {
+// Not a ring's entry.
+void PostedReceives::release_receive(Peer& peer, UnexpectedMessage::Storage storage,
+                                     std::uint32_t buffer) {
   switch (storage) {
     case UnexpectedMessage::Storage::buffer:
       resources_.to_post.push_back(buffer);
@@ -31,32 +15,17 @@ void PostedReceives::release_arrival(Peer& peer, UnexpectedMessage::Storage stor
     case UnexpectedMessage::Storage::private_receive:
       private_receives_.return_private_receive(buffer);
       break;
-    case UnexpectedMessage::Storage::ring:
-      if (peer.state->rx.ring) give_ring_credits(peer, peer.state->rx.ring->free(position));
-      break;
     case UnexpectedMessage::Storage::heap:
       credits_.return_credit(peer);
       break;
+    case UnexpectedMessage::Storage::ring:
     case UnexpectedMessage::Storage::none:
       break;
   }
 }
 
-void PostedReceives::receive_eager(RecvOperation& receive, Peer& peer, const wire::Header& header,
-                                   const std::byte* payload) {
-  if (!receive.multi && receive.iov.count == 1 && header.length <= receive.iov.total &&
-      (header.flags & wire::kAcknowledge) == 0) [[likely]] {
-    if (header.length > 0) std::memcpy(receive.iov.parts[0].iov_base, payload, header.length);
-    context_.charge(Work::copy, header.length);
-    unpost(receive);
-    Completion completion = completion_of(header, peer.id, header.length);
-    completion.context = receive.report.context;
-    completion.buffer = receive.iov.parts[0].iov_base;
-    context_.finish(receive.report, completion);
-    if (receive.match.peer != kAnyPeer) --peer.rx.directed_receives;
-    records_.receives.give_back(&receive);
-    return;
-  }
+void PostedReceives::receive_part(RecvOperation& receive, Peer& peer, const wire::Header& header,
+                                  const std::byte* payload) {
   Completion completion = completion_of(header, peer.id, 0);
   const std::size_t offset = receive.used;
   const std::size_t free = receive.iov.total - offset;
@@ -82,13 +51,6 @@ void PostedReceives::acknowledge(Peer& peer, const std::byte* payload) {
   std::uint64_t operation;
   std::memcpy(&operation, payload, sizeof operation);
   control_.send_fin(peer, operation, Status{});
-}
-
-void PostedReceives::unpost(RecvOperation& receive) {
-  if (!receive.posted) return;
-  records_.matcher.remove(&receive);
-  receive.posted = false;
-  if (receive.rtr != nullptr) events_.abandon_rtr(receive);
 }
 
 // A message of this receive is complete: reports it, and retires the receive when it is exhausted.

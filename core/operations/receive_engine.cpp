@@ -127,10 +127,6 @@ void ReceiveEngine::drain_reorder_buffer(Peer& peer) {
   }
 }
 
-bool ReceiveEngine::poll_rings(std::vector<Peer*>& rings) {
-  return go_on_with_each(rings, [this](Peer& peer) { return poll_ring(peer); });
-}
-
 // A round for ReceiveCost. A ring's messages include the cost of the rings polled before it.
 bool ReceiveEngine::poll_measured() {
   Nanoseconds begun = context_.clock.now();
@@ -159,17 +155,18 @@ bool ReceiveEngine::poll_measured() {
 bool ReceiveEngine::read_ring(Peer& peer) {
   bool moved = false;
   wire::Header header;
+  RingReceiver& ring = *peer.state->rx.ring;  // stays until the peer is lost
   // Reads all messages of a ring, but at most one pass through it, for fairness.
-  for (std::uint32_t n = peer.state->rx.ring->entries(); n > 0; --n) {
-    if (!peer.state->rx.ring->poll(&header) || header.sequence != peer.rx.sequence) break;
-    if (peer.state->rx.ring->checked()) [[unlikely]]
+  for (std::uint32_t n = ring.entries(); n > 0; --n) {
+    if (!ring.poll(&header) || header.sequence != peer.rx.sequence) break;
+    if (ring.checked()) [[unlikely]]
       context_.charge(
           Work::copy,
           2 * (header.length + sizeof header));  // checksummed, and overwritten when free
-    if (!wire::is_plain_eager(header) || !peer.state->rx.ring->fits(header)) {
-      if (Status status = wire::check_header(header);
-          !status.ok() || !peer.state->rx.ring->fits(header) ||
-          (header.flags & wire::kWireup) != 0 || header.type == wire::Type::control) {
+    if (!wire::is_plain_eager(header) || !ring.fits(header)) [[unlikely]] {
+      if (Status status = wire::check_header(header); !status.ok() || !ring.fits(header) ||
+                                                      (header.flags & wire::kWireup) != 0 ||
+                                                      header.type == wire::Type::control) {
         events_.protocol_error(
             peer, fmt::format("damaged message in its ring: {}",
                               status.ok() ? "length or type out of range" : status.text()));
@@ -178,8 +175,8 @@ bool ReceiveEngine::read_ring(Peer& peer) {
       context_.work_pending = true;
     }
     if (!unexpected_.may_deliver(peer, header)) break;
-    const std::byte* const payload = peer.state->rx.ring->payload(header);
-    const std::uint64_t position = peer.state->rx.ring->advance();
+    const std::byte* const payload = ring.payload(header);
+    const std::uint64_t position = ring.advance();
     peer.heard_since_tick = true;
     deliver(peer, header, Arrival{UnexpectedMessage::Storage::ring, payload, 0, position, nullptr});
     moved = true;
@@ -191,6 +188,37 @@ bool ReceiveEngine::read_ring(Peer& peer) {
     if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
   }
   return moved;
+}
+
+// Another message of the application's; `total`: its bytes.
+[[gnu::always_inline]] inline void ReceiveEngine::count_message(Peer& peer,
+                                                                const wire::Header& header,
+                                                                std::uint64_t total) {
+  ++context_.delivered;
+  ++peer.rx.window;
+  peer.rx.carried.count(total);
+  peer.rx.last_data = header.data;
+  peer.rx.last_had_data = (header.flags & wire::kRemoteData) != 0;
+  context_.charge(Work::match, 1);
+}
+
+[[gnu::always_inline]] inline void ReceiveEngine::deliver_eager(Peer& peer,
+                                                                const wire::Header& header,
+                                                                const Arrival& arrival) {
+  const std::uint64_t total = header.length - wire::prefix_bytes(header);
+  count_message(peer, header, total);
+  const bool tagged = (header.flags & wire::kTagged) != 0;
+  RecvOperation* const receive = records_.matcher.find_posted(peer.id, tagged, header.tag);
+  if (receive != nullptr) [[likely]]
+    posted_.receive_eager(*receive, peer, header, arrival.payload);
+  if (receive == nullptr && !context_.closing) {
+    unexpected_.keep_unexpected(peer, header, arrival, total);
+  } else {  // when closing it will never be received, but its sender must not wait
+    posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+  }
+  // A ring over RC is the last channel that any policy asks for.
+  if (peer.rx.kind != ChannelKind::rc_rdma || context_.tests_channels())
+    events_.on_message_counted(peer);
 }
 
 void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
@@ -209,6 +237,12 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
     }
     if ((header.flags & wire::kLastCredit) != 0) flow_.used_last_credit(peer.rx.grant);
   }
+  if (header.type == wire::Type::eager) [[likely]]
+    return deliver_eager(peer, header, arrival);
+  deliver_other(peer, header, arrival);
+}
+
+void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   if (!wire::is_message(header.type)) {
     if (header.type == wire::Type::fragment) fragments_.on_fragment(peer, header, arrival.payload);
     if (header.type == wire::Type::put_completion)
@@ -242,28 +276,8 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
   } else {
     total = header.length - wire::prefix_bytes(header);
   }
-  ++context_.delivered;
-  ++peer.rx.window;
-  peer.rx.carried.count(total);
-  peer.rx.last_data = header.data;
-  peer.rx.last_had_data = (header.flags & wire::kRemoteData) != 0;
-  context_.charge(Work::match, 1);
+  count_message(peer, header, total);
   switch (header.type) {
-    case wire::Type::eager: {
-      const bool tagged = (header.flags & wire::kTagged) != 0;
-      RecvOperation* const receive = records_.matcher.find_posted(peer.id, tagged, header.tag);
-      if (receive == nullptr && !context_.closing) {
-        unexpected_.keep_unexpected(peer, header, arrival, total);
-        break;
-      }
-      if (receive == nullptr) {  // it will never be received; its sender must not wait
-        posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-        break;
-      }
-      posted_.receive_eager(*receive, peer, header, arrival.payload);
-      posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-      break;
-    }
     case wire::Type::rts:
       deliver_large(peer, header, *rts, arrival);
       if (peer.lost) return;
@@ -280,6 +294,7 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
                        .source = peer.id});
       posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
+    case wire::Type::eager:
     case wire::Type::fragment:
     case wire::Type::wireup:
     case wire::Type::put_completion:

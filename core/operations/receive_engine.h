@@ -33,7 +33,9 @@ class ReceiveEngine : MessagingUser {
                     std::uint32_t length);
   [[nodiscard]] OutOfOrderMessage take_out_of_order(Peer& peer, std::size_t at);
   void free_out_of_order(const OutOfOrderMessage& message);
-  bool poll_rings(std::vector<Peer*>& rings);
+  bool poll_rings(std::vector<Peer*>& rings) {
+    return go_on_with_each(rings, [this](Peer& peer) { return poll_ring(peer); });
+  }
   bool poll_measured();
   bool pump_stalled();
 
@@ -50,6 +52,9 @@ class ReceiveEngine : MessagingUser {
   void drain_reorder_buffer(Peer& peer);
   // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  void count_message(Peer& peer, const wire::Header& header, std::uint64_t total);
+  void deliver_eager(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  void deliver_other(Peer& peer, const wire::Header& header, const Arrival& arrival);
   void deliver_first(Peer& peer, const wire::Header& header, const Arrival& arrival,
                      std::uint64_t total);
   void deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,

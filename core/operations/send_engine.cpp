@@ -4,10 +4,47 @@
 #include "base/log.h"
 
 namespace turnout {
+namespace {
+[[gnu::noinline]] Status no_such_peer(PeerId peer) {
+  return {Code::invalid, fmt::format("send: no such peer: {}", peer)};
+}
+}  // namespace
+
+inline bool SendEngine::send_short(Peer& peer, const SendRequest& request) {
+  if (request.data.size() != 1 || peer.lost || peer.takes_less) return false;
+  const PeerTxState& tx = peer.state->tx;
+  const iovec& bytes = request.data.front();
+  if (bytes.iov_len > context_.format.most_short || !tx.backlog.empty() || tx.rtrs) return false;
+  // An injected message has no completion that could be delayed.
+  if ((request.delivery_complete || request.match_complete) && !request.inject) return false;
+  // Made twice: the compiler keeps none in memory that no function is given.
+  const auto message = [&]() __attribute__((always_inline)) {
+    return StreamMessage{.type = wire::Type::eager,
+                         .flags = wire::flags_of(request.tagged, request.has_remote_data),
+                         .tag = request.tag,
+                         .data = request.remote_data,
+                         .bytes = static_cast<const std::byte*>(bytes.iov_base),
+                         .length = bytes.iov_len,
+                         .counts_as = bytes.iov_len};
+  };
+  if (!sender_.post_short(peer, message()) &&
+      (bytes.iov_len > sender_.max_payload(peer) || !sender_.post_stream(peer, message()))) {
+    return false;
+  }
+  context_.finish(request.report, [&]() -> Completion {
+    return {.context = request.report.context,
+            .length = bytes.iov_len,
+            .tag = request.tag,
+            .flags = kSend | (request.tagged ? kTagged : kMessage)};
+  });
+  return true;
+}
 
 Status SendEngine::send_now(const SendRequest& request) {
   Peer* const peer = peer_table_.find_peer(request.peer);
-  if (peer == nullptr) return {Code::invalid, fmt::format("send: no such peer: {}", request.peer)};
+  if (peer == nullptr) [[unlikely]]
+    return no_such_peer(request.peer);
+  if (send_short(*peer, request)) return {};
   if (peer->lost) return peer->state->loss;
   IoVec iov;
   if (!iov.set(request.data)) {

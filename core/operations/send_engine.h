@@ -26,6 +26,8 @@ class SendEngine : MessagingUser {
   void release_overdue();
 
  private:
+  // Sent already: the usual message, which waits for nothing and for which nobody waits.
+  [[nodiscard, gnu::always_inline]] bool send_short(Peer& peer, const SendRequest& request);
   // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool send_fragments(SendOperation& operation);

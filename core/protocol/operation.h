@@ -29,7 +29,7 @@ inline constexpr std::size_t kMaxIov = 8;
 
 // The caller's buffer: up to kMaxIov parts.
 struct IoVec {
-  std::array<iovec, kMaxIov> parts{};
+  std::array<iovec, kMaxIov> parts;  // those from `count` on are not set
   std::uint32_t count = 0;
   std::size_t total = 0;
 

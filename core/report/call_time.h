@@ -32,12 +32,8 @@ class CallTime {
   template <class Function>
   auto run(Clock& clock, Function&& function) {
     if constexpr (kProfiled) {
-      if (--left_ == 0) [[unlikely]] {
-        const Nanoseconds begun = clock.now();
-        auto result = function();
-        add(clock.now() - begun);
-        return result;
-      }
+      if (--left_ == 0) [[unlikely]]
+        return measure(clock, function);
     }
     return function();
   }
@@ -59,6 +55,13 @@ class CallTime {
   }
 
  private:
+  template <class Function>
+  [[gnu::noinline]] auto measure(Clock& clock, Function& function) {
+    const Nanoseconds begun = clock.now();
+    auto result = function();
+    add(clock.now() - begun);
+    return result;
+  }
   void add(Nanoseconds time) noexcept {
     const auto gap = static_cast<double>(gap_);
     const auto took = static_cast<double>(time);

@@ -7,6 +7,7 @@
 // nanoseconds.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 
@@ -39,6 +40,8 @@ struct MessageFormat {
   // Of rings for which there is room, see PeerTable::ring_entry_size(); 0: the others only. To a
   // peer with such a ring, messages that fit its entries are eager.
   std::uint32_t large_ring_entry = 0;
+  // Messages of no more bytes are eager, and whole, to every peer that does not take less than we.
+  std::size_t most_short = 0;
 };
 
 // What follows from the policy.
@@ -63,6 +66,10 @@ struct EndpointContext {
   [[nodiscard]] bool over_datagrams() const noexcept {
     return default_channel == ChannelKind::ud_sendrecv;
   }
+  // Channels change, or fail, after so many messages.
+  [[nodiscard]] bool tests_channels() const noexcept {
+    return (settings.test_switch_every | settings.test_break_every) != 0;
+  }
   // One target serves all initiators; several take turns with completions of different peers.
   [[nodiscard]] std::size_t data_targets() const noexcept {
     return std::min<std::size_t>(settings.data_qps, kMaxDataQps);
@@ -81,9 +88,14 @@ struct EndpointContext {
   }
   // Tell the caller that its operation is done, or has failed.
   void finish(const Report& report, const Completion& completion) {
+    finish(report, [&] { return completion; });
+  }
+  // `make` is called where there is a queue, and makes the entry in its place.
+  template <std::invocable Make>
+  void finish(const Report& report, Make&& make) {
     if (closing) [[unlikely]]
       return;
-    if (report.queue != nullptr) report.queue->push(completion);
+    if (report.queue != nullptr) report.queue->push(make);
     if (report.counter != nullptr) report.counter->value.fetch_add(1, std::memory_order_release);
   }
   void fail(const Report& report, const Completion& completion, Status status,

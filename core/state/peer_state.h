@@ -32,7 +32,11 @@ inline bool go_on_with_each(std::vector<Peer*>& list, GoOn&& go_on) {
   bool moved = false;
   for (std::size_t i = 0; i < list.size();) {
     Peer& peer = *list[i];
-    moved |= go_on(peer);
+    if (!go_on(peer)) {  // nothing happened, so it is where it was
+      ++i;
+      continue;
+    }
+    moved = true;
     if (i < list.size() && list[i] == &peer) ++i;
   }
   return moved;

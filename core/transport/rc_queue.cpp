@@ -5,11 +5,8 @@
 
 namespace turnout {
 namespace {
-// Records of inline writes hold nothing: few completions are enough. Below half the depth.
-constexpr std::uint32_t kSignalInlineEvery = 32;
 constexpr std::uint32_t kSignalBufferEvery = 8;
 
-constexpr const char* kRcName = "RC queue pair";
 }  // namespace
 
 Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq, ibv_srq* srq,
@@ -95,48 +92,6 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   return status;
 }
 
-Status RcQueue::write_inline(std::span<const std::byte> bytes, std::uint64_t remote,
-                             std::uint32_t rkey, PeerId peer, std::uint32_t srq,
-                             std::uint64_t operation) {
-  return post_inline(bytes, {.opcode = IBV_WR_RDMA_WRITE,
-                             .peer = peer,
-                             .rkey = rkey,
-                             .dct = srq,
-                             .remote = remote,
-                             .operation = operation});
-}
-
-Status RcQueue::send_inline(std::span<const std::byte> bytes, PeerId peer, bool takes_private,
-                            std::uint64_t operation) {
-  return post_inline(bytes, {.opcode = IBV_WR_SEND,
-                             .takes_private = takes_private,
-                             .peer = peer,
-                             .operation = operation});
-}
-
-Status RcQueue::post_inline(std::span<const std::byte> bytes, SendRecord record) {
-  record.kind = SendRecord::Kind::message;
-  record.pool = SendRecord::Pool::logged;
-  record.length = static_cast<std::uint32_t>(bytes.size());
-  record.signalled = decide_signal(record.operation != 0, false, kSignalInlineEvery);
-  ibv_sge sge{reinterpret_cast<std::uint64_t>(bytes.data()), record.length, 0};
-  ibv_send_wr request;  // what its opcode does not use stays as it is
-  request.wr_id = next_wr_id();
-  request.next = nullptr;
-  request.sg_list = &sge;
-  request.num_sge = 1;
-  request.opcode = static_cast<ibv_wr_opcode>(record.opcode);
-  request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
-                       (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
-  request.wr.rdma.remote_addr = record.remote;
-  request.wr.rdma.rkey = record.rkey;
-  request.qp_type.xrc.remote_srqn = record.dct;
-  if (Status status = submit(&request, kRcName); !status.ok()) return status;
-  record.local = log_.append(bytes.data(), bytes.size());
-  push(record);
-  return {};
-}
-
 std::vector<SendRecord> RcQueue::take_all(std::shared_ptr<const SentLog>* log) {
   std::vector<SendRecord> all = SendQueue::take_all();
   if (log != nullptr) *log = std::make_shared<const SentLog>(std::move(log_));
@@ -148,16 +103,18 @@ Status RcQueue::post(SendRecord record) {
   record.signalled = decide_signal(record.signalled || record.kind != SendRecord::Kind::message,
                                    record.pool != SendRecord::Pool::none, kSignalBufferEvery);
   ibv_sge sge{record.local, record.length, record.lkey};
-  ibv_send_wr request{};
+  ibv_send_wr request;  // what its opcode does not use stays as it is
   request.wr_id = next_wr_id();
+  request.next = nullptr;
   request.sg_list = &sge;
   request.num_sge = record.length > 0 ? 1 : 0;
   request.opcode = static_cast<ibv_wr_opcode>(record.opcode);
   request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
   request.wr.rdma.remote_addr = record.remote;
   request.wr.rdma.rkey = record.rkey;
-  if (initiator_) request.qp_type.xrc.remote_srqn = record.dct;
-  if (Status status = submit(&request, kRcName); !status.ok()) return status;
+  request.qp_type.xrc.remote_srqn = record.dct;
+  if (const int error = submit(&request); error != 0) [[unlikely]]
+    return verbs::failure("ibv_post_send", kRcName, error);
   push(record);
   return {};
 }

@@ -59,9 +59,10 @@ class RcQueue : public SendQueue {
   }
   // RDMA write, inline. Undefined when full() or not takes_inline(). `srq`: of an initiator, the
   // number of the XRC receive queue whose owner's memory it is.
-  [[nodiscard]] Status write_inline(std::span<const std::byte> bytes, std::uint64_t remote,
-                                    std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0,
-                                    std::uint64_t operation = 0);
+  [[nodiscard, gnu::always_inline]] Status write_inline(std::span<const std::byte> bytes,
+                                                        std::uint64_t remote, std::uint32_t rkey,
+                                                        PeerId peer, std::uint32_t srq = 0,
+                                                        std::uint64_t operation = 0);
   // The same as a message; `takes_private`: it consumes a receive of a private receive queue.
   [[nodiscard]] Status send_inline(std::span<const std::byte> bytes, PeerId peer,
                                    bool takes_private, std::uint64_t operation = 0);
@@ -69,10 +70,16 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status post(SendRecord record);
   template <class Done>
   void retire(std::uint64_t wr_id, bool inclusive, Done&& done) {
-    SendQueue::retire(wr_id, inclusive, [&](const SendRecord& record) {
-      if (record.pool == SendRecord::Pool::logged) log_.pop(record.length);
-      done(record);
-    });
+    for (std::uint32_t n = count_until(wr_id, inclusive); n > 0; --n) {
+      if (oldest().pool == SendRecord::Pool::logged) {
+        log_.pop(oldest().length);
+        if (oldest().operation == 0) {  // nobody waits for it
+          drop_oldest();
+          continue;
+        }
+      }
+      done(take_oldest());
+    }
   }
   // All records, oldest first; `log`, if given, takes over the bytes of those that are logged.
   [[nodiscard]] std::vector<SendRecord> take_all(std::shared_ptr<const SentLog>* log = nullptr);
@@ -86,8 +93,13 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
                               const QpTuning& tuning, ibv_qp_init_attr attr, const char* object);
   [[nodiscard]] Status disconnect();
-  // `record` says what and to whom; the rest of it is filled in.
-  [[nodiscard]] Status post_inline(std::span<const std::byte> bytes, SendRecord record);
+  // `what`: to whom, and where to; the record of it has the rest, too.
+  [[nodiscard, gnu::always_inline]] Status post_inline(std::span<const std::byte> bytes,
+                                                       const SendRecord& what);
+  static constexpr const char* kRcName = "RC queue pair";
+  // Records of inline writes hold nothing: few completions are enough. Below half the depth.
+  static constexpr std::uint32_t kSignalInlineEvery = 32;
+
   bool initiator_ = false;  // of XRC
   std::uint8_t use_;
   const verbs::Device* device_ = nullptr;
@@ -95,5 +107,56 @@ class RcQueue : public SendQueue {
   std::uint32_t remote_ = 0;
   SentLog log_;
 };
+
+inline Status RcQueue::post_inline(std::span<const std::byte> bytes, const SendRecord& what) {
+  const bool signalled = decide_signal(what.operation != 0, false, kSignalInlineEvery);
+  ibv_sge sge{reinterpret_cast<std::uint64_t>(bytes.data()),
+              static_cast<std::uint32_t>(bytes.size()), 0};
+  ibv_send_wr request;  // what its opcode does not use stays as it is
+  request.wr_id = next_wr_id();
+  request.next = nullptr;
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  request.opcode = static_cast<ibv_wr_opcode>(what.opcode);
+  request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
+                       (signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
+  request.wr.rdma.remote_addr = what.remote;
+  request.wr.rdma.rkey = what.rkey;
+  request.qp_type.xrc.remote_srqn = what.dct;
+  if (const int error = submit(&request); error != 0) [[unlikely]]
+    return verbs::failure("ibv_post_send", kRcName, error);
+  push({.kind = SendRecord::Kind::message,
+        .pool = SendRecord::Pool::logged,
+        .opcode = what.opcode,
+        .signalled = signalled,
+        .takes_private = what.takes_private,
+        .peer = what.peer,
+        .length = sge.length,
+        .rkey = what.rkey,
+        .dct = what.dct,
+        .local = log_.append(bytes.data(), bytes.size()),
+        .remote = what.remote,
+        .operation = what.operation});
+  return {};
+}
+
+inline Status RcQueue::write_inline(std::span<const std::byte> bytes, std::uint64_t remote,
+                                    std::uint32_t rkey, PeerId peer, std::uint32_t srq,
+                                    std::uint64_t operation) {
+  return post_inline(bytes, {.opcode = IBV_WR_RDMA_WRITE,
+                             .peer = peer,
+                             .rkey = rkey,
+                             .dct = srq,
+                             .remote = remote,
+                             .operation = operation});
+}
+
+inline Status RcQueue::send_inline(std::span<const std::byte> bytes, PeerId peer,
+                                   bool takes_private, std::uint64_t operation) {
+  return post_inline(bytes, {.opcode = IBV_WR_SEND,
+                             .takes_private = takes_private,
+                             .peer = peer,
+                             .operation = operation});
+}
 
 }  // namespace turnout

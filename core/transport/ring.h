@@ -63,6 +63,7 @@ class RingReceiver {
     ring.memory_ = std::move(memory).value();
     ring.entries_ = entries;
     ring.entry_size_ = entry_size;
+    ring.head_end_ = ring.memory_.data() + entry_size;
     return ring;
   }
 
@@ -75,19 +76,19 @@ class RingReceiver {
 
   // The entry at the head has the phase of a message. In a checked ring it may not be whole.
   [[nodiscard]] bool may_have_message() const noexcept {
-    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(head_end() - 1);
+    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(head_end_ - 1);
     return last->load(std::memory_order_acquire) == head_.phase;
   }
   // True when the entry at the head holds a message; its header is copied out.
   [[nodiscard]] bool poll(wire::Header* header) noexcept {
     if (!may_have_message()) return false;
-    std::memcpy(header, head_end() - sizeof(wire::Header), sizeof(wire::Header));
+    std::memcpy(header, head_end_ - sizeof(wire::Header), sizeof(wire::Header));
     if (checked_) [[unlikely]]
       return whole(*header);
     return true;
   }
   [[nodiscard]] const std::byte* payload(const wire::Header& header) const noexcept {
-    return head_end() - sizeof(wire::Header) - header.length;
+    return head_end_ - sizeof(wire::Header) - header.length;
   }
   [[nodiscard]] bool fits(const wire::Header& header) const noexcept {
     return header.length + sizeof(wire::Header) <= entry_size_;
@@ -95,6 +96,7 @@ class RingReceiver {
   // Moves past the head entry, which stays in use until free(position) is called.
   std::uint64_t advance() noexcept {
     head_.advance(entries_);
+    head_end_ = head_.entry == 0 ? memory_.data() + entry_size_ : head_end_ + entry_size_;
     return position_++;
   }
   // Returns how many entries became free to be handed back (in order).
@@ -103,6 +105,10 @@ class RingReceiver {
       wire::Header header;  // it may have been written to since
       std::memcpy(&header, entry_end(position) - sizeof header, sizeof header);
       if (fits(header)) overwrite(position, header.length + sizeof header);
+    }
+    if (position == returned_ && position + 1 == position_) {  // the only one in use
+      ++returned_;
+      return 1;
     }
     freed_.set(entry_of(position));
     std::uint32_t n = 0;
@@ -129,9 +135,6 @@ class RingReceiver {
   }
   [[nodiscard]] std::byte* entry_end(std::uint64_t position) const noexcept {
     return memory_.data() + (entry_of(position) + 1) * entry_size_;
-  }
-  [[nodiscard]] const std::byte* head_end() const noexcept {
-    return memory_.data() + (std::size_t{head_.entry} + 1) * entry_size_;
   }
   // Each byte changes once, from its old value to the message's: bytes with a valid checksum do not
   // change any more.
@@ -161,7 +164,8 @@ class RingReceiver {
   verbs::RegisteredMemory memory_;
   std::uint32_t entries_ = 0;
   std::uint32_t entry_size_ = 0;
-  RingCursor head_;             // next to read
+  RingCursor head_;  // next to read
+  const std::byte* head_end_ = nullptr;
   std::uint64_t position_ = 0;  // of the head, counted on
   std::uint64_t returned_ = 0;  // all before it were handed back
   std::uint64_t whole_ = 0;     // checked: 1 + the position found whole last

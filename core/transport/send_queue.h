@@ -67,7 +67,7 @@ class SendQueue {
       : depth_(depth), buffers_(buffers), id_(id), epoch_(epoch) {}
   ~SendQueue() {
     buffers_.held -= held_;
-    while (!records_.empty()) (void)take_first();
+    while (!records_.empty()) drop_oldest();
   }
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
@@ -99,20 +99,33 @@ class SendQueue {
   // Retires every record before `wr_id`'s through `done`, and that one too if `inclusive`.
   template <class Done>
   void retire(std::uint64_t wr_id, bool inclusive, Done&& done) {
-    std::uint32_t n = static_cast<std::uint32_t>(wr_id) - head_;
-    if (inclusive) ++n;
-    for (; n > 0; --n) done(take_first());
+    for (std::uint32_t n = count_until(wr_id, inclusive); n > 0; --n) done(take_oldest());
   }
   // Takes out all records, oldest first; entries still to come for them are stale from now on.
   [[nodiscard]] std::vector<SendRecord> take_all() {
     std::vector<SendRecord> all;
-    while (!records_.empty()) all.push_back(take_first());
+    while (!records_.empty()) all.push_back(take_oldest());
     ++epoch_;
     signalled();
     return all;
   }
 
  protected:
+  // Records before `wr_id`'s, and that one if `inclusive`.
+  [[nodiscard]] std::uint32_t count_until(std::uint64_t wr_id, bool inclusive) const noexcept {
+    return static_cast<std::uint32_t>(wr_id) - head_ + (inclusive ? 1 : 0);
+  }
+  [[nodiscard]] const SendRecord& oldest() const noexcept { return records_[0]; }
+  void drop_oldest() noexcept {
+    buffers_.signalled -= oldest().signalled;
+    records_.pop_front();
+    ++head_;
+  }
+  SendRecord take_oldest() noexcept {
+    const SendRecord record = oldest();
+    drop_oldest();
+    return record;
+  }
   [[nodiscard]] std::uint64_t next_wr_id() const noexcept {
     return std::uint64_t{id_} << 40 | std::uint64_t{epoch_} << 32 |
            static_cast<std::uint32_t>(head_ + records_.size());
@@ -131,13 +144,12 @@ class SendQueue {
   }
   void push(const SendRecord& record) {
     buffers_.signalled += record.signalled;
-    records_.push_back(record);
+    records_.push_back() = record;
   }
-  // To the adapter, by ibv_post_send(3); `object`: the queue pair, for the error.
-  [[nodiscard]] Status submit(ibv_send_wr* request, const char* object) {
+  // To the adapter, by ibv_post_send(3). 0 or errno.
+  [[nodiscard]] int submit(ibv_send_wr* request) noexcept {
     ibv_send_wr* bad = nullptr;
-    const int error = ibv_post_send(qp_.get(), request, &bad);
-    return error == 0 ? Status() : verbs::failure("ibv_post_send", object, error);
+    return ibv_post_send(qp_.get(), request, &bad);
   }
 
   verbs::Qp qp_;
@@ -147,13 +159,6 @@ class SendQueue {
     unsignalled_ = 0;
     buffers_.held -= held_;
     held_ = 0;
-  }
-  SendRecord take_first() {
-    const SendRecord record = records_[0];
-    buffers_.signalled -= record.signalled;
-    records_.pop_front();
-    ++head_;
-    return record;
   }
   std::size_t depth_;
   GrowingQueue<SendRecord> records_;  // most queues never fill

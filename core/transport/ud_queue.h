@@ -58,7 +58,8 @@ class UdQueue final : public MessageQueue {
     request.wr.ud.ah = record.ah;
     request.wr.ud.remote_qpn = record.dct;
     request.wr.ud.remote_qkey = datagram_key(record.dc_key);
-    if (Status status = submit(&request, "UD queue pair"); !status.ok()) return status;
+    if (const int error = submit(&request); error != 0) [[unlikely]]
+      return verbs::failure("ibv_post_send", "UD queue pair", error);
     push(record);
     return {};
   }

@@ -11,7 +11,10 @@
 // carries a checksum (docs/decisions/007).
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "base/status.h"
 #include "core/types/address.h"
@@ -62,6 +65,11 @@ inline constexpr std::uint64_t kMostFragmented = std::uint64_t{1} << 30;  // suc
 [[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
   return static_cast<std::uint8_t>((tagged ? kTagged : 0) | (has_remote_data ? kRemoteData : 0));
 }
+// Its payload is bytes of the application's, or an answer.
+[[nodiscard]] constexpr bool carries_bytes(Type type) noexcept {
+  return type == Type::eager || type == Type::eager_first || type == Type::fragment ||
+         type == Type::answer;
+}
 // It serves a large message, and travels over no ring where its receiver has receives for it.
 [[nodiscard]] constexpr bool serves_large(Type type) noexcept {
   return type == Type::rts || type == Type::put_completion || type == Type::rtr_cancelled ||
@@ -89,6 +97,22 @@ struct Header {
   std::uint8_t phase = 0;  // ring only: 1..255, changes each time round
 };
 static_assert(sizeof(Header) == 32);
+// The same bytes as a copy of it, in stores of words: who reads what was just stored in smaller
+// pieces waits until the stores are done.
+inline void write_header(const Header& header, std::byte* to) noexcept {
+  static_assert(std::endian::native == std::endian::little);
+  const auto word = [to](std::size_t at, std::uint64_t value) {
+    std::memcpy(to + at, &value, sizeof value);
+  };
+  word(0, header.tag);
+  word(8, header.data);
+  word(16, header.sequence | std::uint64_t{header.index} << 32);
+  word(24, header.length | std::uint64_t{header.credits} << 16 |
+               std::uint64_t{header.ring_credits} << 24 |
+               std::uint64_t{static_cast<std::uint8_t>(header.type)} << 32 |
+               std::uint64_t{header.flags} << 40 | std::uint64_t{header.ring} << 48 |
+               std::uint64_t{header.phase} << 56);
+}
 // An eager message with nothing to look up or answer; check_header() would accept it.
 [[nodiscard]] constexpr bool is_plain_eager(const Header& header) noexcept {
   return header.type == Type::eager && (header.flags & ~(kTagged | kRemoteData | kLastCredit |

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -55,6 +56,10 @@ class CompletionQueue {
   explicit CompletionQueue(std::size_t expected = 1024) : completions_(expected) {}
 
   void push(const Completion& completion) { completions_.push_back(completion); }
+  template <std::invocable Make>
+  void push(Make&& make) {
+    completions_.push_back() = make();
+  }
   void push_error(ErrorCompletion completion) { errors_.push_back(std::move(completion)); }
 
   [[nodiscard]] std::size_t size() const noexcept { return completions_.size(); }

@@ -36,7 +36,7 @@ static_assert(sizeof(ibv_grh) == kGrhBytes);
 
 }  // namespace
 
-RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept {
+inline RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept {
   RequestTarget target;
   const bool to_one = sends_to_one(qp.kind);
   const std::uint32_t number = to_one ? qp.attr.dest_qp_num : wqe.dest_qpn;
@@ -92,11 +92,8 @@ bool Executor::find_srq(const SendWqe& wqe, RequestTarget& target) const noexcep
   return srq.name.load(std::memory_order_relaxed) == name;
 }
 
-ibv_wc_status Executor::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept {
-  if (wqe.is_inline) {
-    out.add(wqe.data, wqe.length);
-    return IBV_WC_SUCCESS;
-  }
+ibv_wc_status Executor::gather_regions(Qp& qp, SendWqe& wqe, unsigned rights,
+                                       Segments& out) noexcept {
   const std::uint32_t pd = qp.record->pd;
   for (std::uint32_t i = 0; i < wqe.num_sge; ++i) {
     const ibv_sge& sge = wqe.sge[i];
@@ -111,48 +108,6 @@ ibv_wc_status Executor::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& 
     out.add(place.direct, sge.length);
   }
   return out.length > kMaxMessage ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
-}
-
-Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
-  if (is_local(wqe.opcode)) {
-    return wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
-  }
-  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
-  Segments local;
-  const ibv_wc_status found =
-      gather(qp, wqe, is_fetch(wqe.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
-  if (found != IBV_WC_SUCCESS) return found;
-  if (!wqe.is_inline) wqe.length = static_cast<std::uint32_t>(local.length);
-  if (qp.kind == QpKind::ud && wqe.length > kMtu) return IBV_WC_LOC_LEN_ERR;
-  if (is_send(wqe.opcode)) wqe.rkey = 0;
-  if (qp.kind == QpKind::ud && wqe.multicast) {
-    send_to_group(qp, wqe, local);
-    return Step::done;
-  }
-  const Attempt attempt = run(qp, wqe, local);
-  // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.
-  return is_unacknowledged(qp.kind) ? Attempt(Step::done) : attempt;
-}
-
-Attempt Executor::run(Qp& qp, SendWqe& wqe, Segments& local) noexcept {
-  RequestTarget target = find_target(qp, wqe);
-  Attempt attempt = Step::no_answer;
-  if (target.record == nullptr) {
-    // Nobody answers.
-  } else if (qp.kind == QpKind::dci && target.record->dc_key != wqe.dc_key) {
-    attempt = IBV_WC_REM_ACCESS_ERR;
-  } else if (qp.kind == QpKind::xrc_ini && !find_srq(wqe, target)) {
-    // IBTA A14: an XRC request that names no SRQ of the target's domain is an invalid request.
-    attempt = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
-  } else if (is_send(wqe.opcode)) {
-    attempt = run_send(qp, wqe, target, local);
-  } else if (is_atomic(wqe.opcode)) {
-    attempt = run_atomic(wqe, target, local);
-  } else {
-    attempt = run_rdma(qp, wqe, target, local);
-  }
-  qp.hazard->store(0, std::memory_order_release);
-  return attempt;
 }
 
 Attempt Executor::take(Qp& qp, const RequestTarget& target, TakenReceive& receive) noexcept {
@@ -183,15 +138,15 @@ ibv_wc_status Executor::remote_failure(const RequestTarget& target, Access acces
   return status;
 }
 
-Access Executor::judge(const RequestTarget& target, Access access) const noexcept {
-  if (access == Access::ok || access == Access::unreachable) return access;
+Access Executor::judge_failure(const RequestTarget& target, Access access) const noexcept {
+  if (access == Access::unreachable) return access;
   const bool gone = target.record->identity.load(std::memory_order_acquire) >> 8 != target.number ||
                     fabric.is_ending(target.owner);
   return gone ? Access::unreachable : access;
 }
 
-Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target,
-                           Segments& local) noexcept {
+inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                                  Segments& local) noexcept {
   const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
   const unsigned right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   Place place;
@@ -386,6 +341,48 @@ void Executor::send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) 
     Segments data = local;
     (void)run(qp, one, data);
   });
+}
+
+inline Attempt Executor::run(Qp& qp, SendWqe& wqe, Segments& local) noexcept {
+  RequestTarget target = find_target(qp, wqe);
+  Attempt attempt = Step::no_answer;
+  if (target.record == nullptr) {
+    // Nobody answers.
+  } else if (qp.kind == QpKind::dci && target.record->dc_key != wqe.dc_key) {
+    attempt = IBV_WC_REM_ACCESS_ERR;
+  } else if (qp.kind == QpKind::xrc_ini && !find_srq(wqe, target)) {
+    // IBTA A14: an XRC request that names no SRQ of the target's domain is an invalid request.
+    attempt = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
+  } else if (is_send(wqe.opcode)) {
+    attempt = run_send(qp, wqe, target, local);
+  } else if (is_atomic(wqe.opcode)) {
+    attempt = run_atomic(wqe, target, local);
+  } else {
+    attempt = run_rdma(qp, wqe, target, local);
+  }
+  qp.hazard->store(0, std::memory_order_release);
+  return attempt;
+}
+
+Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
+  if (is_local(wqe.opcode)) {
+    return wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
+  }
+  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
+  Segments local;
+  const ibv_wc_status found =
+      gather(qp, wqe, is_fetch(wqe.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
+  if (found != IBV_WC_SUCCESS) return found;
+  if (!wqe.is_inline) wqe.length = static_cast<std::uint32_t>(local.length);
+  if (qp.kind == QpKind::ud && wqe.length > kMtu) return IBV_WC_LOC_LEN_ERR;
+  if (is_send(wqe.opcode)) wqe.rkey = 0;
+  if (qp.kind == QpKind::ud && wqe.multicast) {
+    send_to_group(qp, wqe, local);
+    return Step::done;
+  }
+  const Attempt attempt = run(qp, wqe, local);
+  // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.
+  return is_unacknowledged(qp.kind) ? Attempt(Step::done) : attempt;
 }
 
 }  // namespace turnout::hca

@@ -44,13 +44,22 @@ class Executor : LiveParts {
     }
   };
   // One that goes to a peer, as far as its answer.
-  [[nodiscard]] Attempt run(Qp& qp, SendWqe& wqe, Segments& local) noexcept;
-  [[nodiscard]] RequestTarget find_target(Qp& qp, const SendWqe& wqe) noexcept;
+  [[nodiscard, gnu::always_inline]] Attempt run(Qp& qp, SendWqe& wqe, Segments& local) noexcept;
+  [[nodiscard, gnu::always_inline]] RequestTarget find_target(Qp& qp, const SendWqe& wqe) noexcept;
   // XRC: completes `target` by the SRQ that the request names. False: there is no such SRQ.
   [[nodiscard]] bool find_srq(const SendWqe& wqe, RequestTarget& target) const noexcept;
-  [[nodiscard]] ibv_wc_status gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept;
-  [[nodiscard]] Attempt run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target,
-                                 Segments& local) noexcept;
+  // What is inline needs no key.
+  [[nodiscard]] ibv_wc_status gather(Qp& qp, SendWqe& wqe, unsigned rights,
+                                     Segments& out) noexcept {
+    if (!wqe.is_inline) return gather_regions(qp, wqe, rights, out);
+    out.add(wqe.data, wqe.length);
+    return IBV_WC_SUCCESS;
+  }
+  [[nodiscard]] ibv_wc_status gather_regions(Qp& qp, SendWqe& wqe, unsigned rights,
+                                             Segments& out) noexcept;
+  [[nodiscard, gnu::always_inline]] Attempt run_rdma(Qp& qp, SendWqe& wqe,
+                                                     const RequestTarget& target,
+                                                     Segments& local) noexcept;
   [[nodiscard]] Attempt run_atomic(SendWqe& wqe, const RequestTarget& target,
                                    Segments& local) noexcept;
   [[nodiscard]] Attempt run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
@@ -62,7 +71,10 @@ class Executor : LiveParts {
                                              ibv_event_type event) noexcept;
   // What kept a request from the target's memory, which goes when its owner dies: then nobody
   // answers, whatever it looked like.
-  [[nodiscard]] Access judge(const RequestTarget& target, Access access) const noexcept;
+  [[nodiscard]] Access judge(const RequestTarget& target, Access access) const noexcept {
+    return access == Access::ok ? access : judge_failure(target, access);
+  }
+  [[nodiscard]] Access judge_failure(const RequestTarget& target, Access access) const noexcept;
   // Takes a receive of the target for this request. Done with success: it was taken.
   [[nodiscard]] Attempt take(Qp& qp, const RequestTarget& target, TakenReceive& receive) noexcept;
   // Completes the receive taken from `target`.

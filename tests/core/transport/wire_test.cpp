@@ -2,9 +2,9 @@
 #include "core/transport/wire.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <array>
-
 #include <cstring>
 #include <random>
 #include <vector>
@@ -72,6 +72,16 @@ TEST(Address, AnotherVersionSaysSo) {
   auto decoded = Address::decode(&address, sizeof address);
   EXPECT_EQ(decoded.status().code(), Code::version);
   EXPECT_NE(decoded.status().text().find("use the same libturnout-fi.so"), std::string::npos);
+}
+
+RC_GTEST_PROP(Wire, AHeaderIsWrittenAsItsCopy, ()) {
+  std::array<std::byte, sizeof(wire::Header)> bytes;
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(*rc::gen::arbitrary<std::uint8_t>());
+  wire::Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  std::array<std::byte, 1 + sizeof header> written{};
+  wire::write_header(header, &written[1]);  // at any address
+  RC_ASSERT(std::memcmp(&written[1], bytes.data(), sizeof header) == 0);
 }
 
 TEST(Wire, DataMessageNeedsItsExactLength) {
