@@ -21,9 +21,11 @@ std::uint64_t read_value(fid_cntr* f) {
   // This call has no way to answer an error; the value is still right.
   static_cast<void>(contain([&] {
     const Guard guard(cntr.domain.lock);
-    cntr.progress();
-    const std::uint64_t before = std::exchange(cntr.read, cntr.counter.value.load());
-    others_first = cntr.idle_backoff.looked(cntr.read != before);
+    others_first = cntr.domain.read([&] {
+      cntr.progress();
+      const std::uint64_t before = std::exchange(cntr.read, cntr.counter.value.load());
+      return cntr.read != before;
+    });
     return 0;
   }));
   if (others_first) sched_yield();

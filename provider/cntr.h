@@ -13,7 +13,6 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
-#include "provider/idle_backoff.h"
 
 namespace turnout::provider {
 
@@ -24,8 +23,7 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   ~Cntr() { assert(!in_use()); }
 
   Counter counter;
-  IdleBackoff idle_backoff;  // of who reads without waiting
-  std::uint64_t read = 0;    // the value at the last look
+  std::uint64_t read = 0;  // the value at the last look
   std::vector<DataPath*> endpoints;
 
   void join(DataPath& endpoint) {

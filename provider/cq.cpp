@@ -95,8 +95,10 @@ ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
     bool others_first = false;
     {
       const Guard guard(cq.domain.lock);
-      n = read_locked<Entry>(cq, buffer, count, addresses);
-      others_first = cq.idle_backoff.looked(n != -FI_EAGAIN);
+      others_first = cq.domain.read([&]() __attribute__((always_inline)) {
+        n = read_locked<Entry>(cq, buffer, count, addresses);
+        return n != -FI_EAGAIN;
+      });
     }
     if (others_first) [[unlikely]]
       sched_yield();

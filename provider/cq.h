@@ -19,7 +19,6 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
-#include "provider/idle_backoff.h"
 
 namespace turnout::provider {
 
@@ -40,7 +39,6 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   std::atomic<unsigned> signals{0};  // of fi_cq_signal
   std::string error_text;            // of the error entry read last
   int error_number = 0;              // its prov_errno
-  IdleBackoff idle_backoff;          // of who reads without waiting
   std::vector<std::unique_ptr<Source>> sources;
 
   // The queue for this endpoint's completions, made at its first bind.

@@ -22,6 +22,7 @@
 #include "core/endpoint.h"
 #include "provider/domain_lock.h"
 #include "provider/fabric.h"
+#include "provider/idle_backoff.h"
 #include "provider/ops.h"
 #include "provider/progress_thread.h"
 
@@ -45,8 +46,14 @@ struct Domain final : Object<Domain, fid_domain> {
   std::atomic<unsigned> references{0};
   EventQueue* events = nullptr;  // bound by the program, may be null
   std::vector<Ep*> endpoints;
+  IdleBackoff<> idle_backoff;                       // of who reads without waiting
   std::unique_ptr<ProgressThread> progress_thread;  // last, so first to go; null: not asked for
 
+  // Of a read that does not wait. True: call sched_yield, without the lock.
+  template <class Look>
+  [[nodiscard, gnu::always_inline]] bool read(Look&& look) {
+    return idle_backoff.read(look, [this] { return lock != nullptr && lock->is_wanted(); });
+  }
   // The program makes progress; under the lock.
   void count_call() noexcept {
     if (progress_thread != nullptr) progress_thread->count_call();
