@@ -40,10 +40,8 @@ Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKin
     return {Code::again, "wire-up with the peer is not complete"};
   }
   if (!peer.state->rx.ring && over_ring(to)) {
-    auto ring =
-        RingReceiver::create(*context_.device, context_.account,
-                             static_cast<std::uint32_t>(context_.settings.ring_entries),
-                             peer_table_.ring_entry_size(), peer_table_.reserved_headroom());
+    auto ring = RingReceiver::create(*context_.device, context_.account, peer_table_.ring_shape(),
+                                     peer_table_.reserved_headroom());
     if (!ring) return ring.status();
     peer.state.make().rx.ring = std::make_unique<RingReceiver>(std::move(ring).value());
   }

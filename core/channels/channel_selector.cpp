@@ -79,7 +79,7 @@ void ChannelSelector::decide(Nanoseconds now) {
   input.limits.max_channels = static_cast<std::uint32_t>(context_.settings.max_channels);
   input.limits.dc_rdma_available = !context_.over_datagrams();
   input.limits.bytes_available = peer_table_.room_for_channels() + given_back;
-  input.limits.bytes_per_ring = peer_table_.ring_bytes();
+  input.limits.bytes_per_ring = peer_table_.ring_shape().bytes();
   input.limits.bytes_per_rc = context_.rc_bytes;
   if (xrc_nodes_.may_use_xrc()) {
     input.limits.bytes_per_target = queue_pair_bytes(QpService::dct, 0, 0, 0);

@@ -14,9 +14,10 @@ namespace {
 // Copies take less up to there than a system call that reads the other process's memory, measured
 // with bench/fi_pingpong: docs/decisions/027-eager-fragments.md.
 constexpr std::uint64_t kThresholdOfVirtualAdapter = 8 << 10;
-// The same in one message, without fragments: docs/decisions/028-large-ring-entries.md. Not a
-// power of two: the ends of entries, where small messages are, lie in different cache sets.
-constexpr std::uint32_t kLargeRingEntry = (32 << 10) + 64;
+// Of rings for which there is room: docs/decisions/028-large-ring-entries.md. Not a power of two:
+// the ends of entries, where small messages are, lie in different cache sets.
+constexpr std::uint32_t kLargeRingEntry = (16 << 10) + 64;
+constexpr std::uint32_t kLargeRingEntries = 32;
 static_assert(kLargeRingEntry % Address::kSizeUnit == 0 && sizeof(wire::Header) <= 64);
 
 // Unlike a process id it is never reused within a job.
@@ -54,6 +55,9 @@ Status Startup::choose_default_channel() {
   }
   if (dc && large > settings.ring_entry_size && large <= settings.unexpected_memory)
     context_.format.large_ring_entry = static_cast<std::uint32_t>(large);
+  context_.format.large_ring_entries = settings.is_given("ring_entries")
+                                           ? static_cast<std::uint32_t>(settings.ring_entries)
+                                           : kLargeRingEntries;
   // A message that nobody waits for must fit there.
   context_.format.rendezvous_threshold = std::min(threshold, settings.unexpected_memory);
   if (dc) return {};

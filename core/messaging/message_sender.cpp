@@ -4,6 +4,10 @@
 #include "core/connection/xrc_connection.h"
 
 namespace turnout {
+namespace {
+// The virtual adapter is done with one when it was posted: they are as many as fill half of a ring.
+constexpr std::uint32_t kLargeSendBuffers = 16;
+}  // namespace
 // Payload bytes that one message to this peer can carry now.
 std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
   std::size_t bytes = eager_size(peer, context_.format) - context_.format.stream_overhead;
@@ -35,14 +39,13 @@ bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
 }
 
 void MessageSender::make_large_buffers() {
-  constexpr std::uint32_t kCount = 8;  // the virtual adapter is done with one when it was posted
   const std::uint32_t size = context_.format.large_ring_entry;
   if (size == 0 || resources_.large_send_pool.size() != 0) return;
-  Reservation reservation =
-      Reservation::take(context_.account, MemoryKind::send_buffers, std::uint64_t{kCount} * size,
-                        context_.account.budget() / 8, kCount);
+  Reservation reservation = Reservation::take(context_.account, MemoryKind::send_buffers,
+                                              std::uint64_t{kLargeSendBuffers} * size,
+                                              context_.account.budget() / 8, kLargeSendBuffers);
   if (!reservation) return;
-  auto made = BufferPool::create(*context_.device, kCount, size);
+  auto made = BufferPool::create(*context_.device, kLargeSendBuffers, size);
   if (!made) {
     TURNOUT_LOG(memory, warn,
                 "creating buffers for large eager messages failed: {}; they use rendezvous",
@@ -93,18 +96,21 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
   }
   wire::write_header(header, to + message.length);
   context_.charge(Work::copy, bytes);
-  SendRecord record{.kind = SendRecord::Kind::message,
-                    .pool = large ? SendRecord::Pool::large : SendRecord::Pool::data,
-                    .opcode = IBV_WR_RDMA_WRITE,
-                    .signalled = large || message.operation != 0,  // there are few large buffers
-                    .peer = peer.id,
-                    .buffer = buffer,
-                    .length = static_cast<std::uint32_t>(bytes),
-                    .lkey = pool.lkey(),
-                    .rkey = ring.rkey,
-                    .local = reinterpret_cast<std::uint64_t>(start),
-                    .remote = remote,
-                    .operation = message.operation};
+  SendRecord record{
+      .kind = SendRecord::Kind::message,
+      .pool = large ? SendRecord::Pool::large : SendRecord::Pool::data,
+      .opcode = IBV_WR_RDMA_WRITE,
+      // Queues never hold more than half of the large buffers, which are few, in
+      // requests whose completion does not come.
+      .signalled = (large && pool.available() < kLargeSendBuffers / 2) || message.operation != 0,
+      .peer = peer.id,
+      .buffer = buffer,
+      .length = static_cast<std::uint32_t>(bytes),
+      .lkey = pool.lkey(),
+      .rkey = ring.rkey,
+      .local = reinterpret_cast<std::uint64_t>(start),
+      .remote = remote,
+      .operation = message.operation};
   Status status;
   if (rc != nullptr) {
     record.dct = srq;

@@ -84,8 +84,8 @@ bool RtrEngine::wants_rtr(const RecvRequest& request, const Peer& peer) const no
   std::size_t least = threshold != 0
                           ? threshold
                           : eager_size(peer, context_.format) - context_.format.stream_overhead;
-  if (context_.format.large_ring_entry != 0 && over_ring(peer.rx.kind))
-    least = std::max<std::size_t>(least, peer.state->rx.ring->entry_size() - sizeof(wire::Header));
+  if (over_ring(peer.rx.kind))
+    least = std::max(least, context_.format.most_over(peer.state->rx.ring->shape()));
   return request.buffer[0].iov_len > least && !context_.over_datagrams() && !context_.closing &&
          !peer.self && !peer.lost && peer.remote_index != wire::kUnknownIndex;
 }

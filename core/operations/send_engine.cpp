@@ -151,10 +151,10 @@ Status SendEngine::too_many_wait() {
 
 bool SendEngine::is_large(const Peer& peer, std::size_t bytes) const noexcept {
   const MessageFormat& format = context_.format;
-  if (format.large_ring_entry != 0 || format.rendezvous_threshold == 0) {
-    return bytes > std::max(format.rendezvous_threshold, sender_.max_payload(peer));
-  }
-  return bytes > format.rendezvous_threshold;
+  if (format.large_ring_entry == 0 && format.rendezvous_threshold != 0)
+    return bytes > format.rendezvous_threshold;
+  if (bytes <= std::max(format.rendezvous_threshold, sender_.max_payload(peer))) return false;
+  return !over_ring(peer.tx.kind) || bytes > format.most_over(peer.state->tx.ring.shape());
 }
 
 Status SendEngine::prepare_rendezvous(SendOperation& operation) {

@@ -23,6 +23,7 @@
 #include "core/selection/device_costs.h"
 #include "core/transport/placement.h"
 #include "core/transport/rc_queue.h"
+#include "core/transport/ring.h"
 #include "core/transport/wire.h"
 #include "core/verbs/device.h"
 
@@ -37,9 +38,15 @@ struct MessageFormat {
   // Longer ones use rendezvous, others are eager, in fragments if need be; 0: those use rendezvous
   // that do not fit one message of the stream.
   std::size_t rendezvous_threshold = 0;
-  // Of rings for which there is room, see PeerTable::ring_entry_size(); 0: the others only. To a
-  // peer with such a ring, messages that fit its entries are eager.
+  // Of rings for which there is room, see PeerTable::ring_shape(); 0: the others only. To a peer
+  // with such a ring, messages of up to half of it are eager.
   std::uint32_t large_ring_entry = 0;
+  std::uint32_t large_ring_entries = 0;
+  // Bytes of the longest message that such a ring makes eager, if its entries are large; else 0.
+  [[nodiscard]] std::size_t most_over(RingShape ring) const noexcept {
+    if (large_ring_entry == 0 || ring.entry_size <= own_eager_size) return 0;
+    return rendezvous_threshold != 0 ? ring.half() : ring.entry_size - sizeof(wire::Header);
+  }
   // Messages of no more bytes are eager, and whole, to every peer that does not take less than we.
   std::size_t most_short = 0;
 };

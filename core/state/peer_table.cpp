@@ -30,12 +30,15 @@ std::uint64_t PeerTable::reserved_headroom() const noexcept {
   return context_.account.budget() / 8 + missing * record_bytes();
 }
 
-std::uint32_t PeerTable::ring_entry_size() const noexcept {
-  const std::uint64_t each = context_.settings.ring_entries * context_.format.large_ring_entry;
+RingShape PeerTable::ring_shape() const noexcept {
+  const RingShape large{context_.format.large_ring_entries, context_.format.large_ring_entry};
   const std::uint64_t rings = std::max(expected_peers_, peers_.size());
-  return each != 0 && rings * each <= context_.account.budget() / kPartOfLargeRings
-             ? context_.format.large_ring_entry
-             : static_cast<std::uint32_t>(context_.settings.ring_entry_size);
+  if (large.entry_size != 0 &&
+      rings * large.bytes() <= context_.account.budget() / kPartOfLargeRings) {
+    return large;
+  }
+  return {static_cast<std::uint32_t>(context_.settings.ring_entries),
+          static_cast<std::uint32_t>(context_.settings.ring_entry_size)};
 }
 
 std::uint64_t PeerTable::room_for_channels() const noexcept {

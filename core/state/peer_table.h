@@ -95,12 +95,9 @@ class PeerTable {
   [[nodiscard]] std::uint64_t reserved_headroom() const noexcept;
   [[nodiscard]] std::uint64_t room_for_channels()
       const noexcept;  // what reserved_headroom() leaves of it
-  // Bytes of an entry of the next ring. The budget has room for large ones of all peers, or none
-  // gets one.
-  [[nodiscard]] std::uint32_t ring_entry_size() const noexcept;
-  [[nodiscard]] std::uint64_t ring_bytes() const noexcept {  // of all its entries
-    return context_.settings.ring_entries * ring_entry_size();
-  }
+  // Of the next ring. The budget has room for rings with large entries of all peers, or none gets
+  // one.
+  [[nodiscard]] RingShape ring_shape() const noexcept;
   [[nodiscard]] PeerRecords& peers() noexcept { return peers_; }
   [[nodiscard]] const PeerRecords& peers() const noexcept { return peers_; }
   // What a peer takes of the budget.

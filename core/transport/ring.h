@@ -26,6 +26,19 @@ namespace turnout {
 
 inline constexpr std::uint32_t kMaxRingEntries = 128;
 
+struct RingShape {
+  std::uint32_t entries = 0;
+  std::uint32_t entry_size = 0;
+
+  [[nodiscard]] constexpr std::uint64_t bytes() const noexcept {
+    return std::uint64_t{entries} * entry_size;
+  }
+  // Of messages in half of the entries: their sender need not wait until any is read.
+  [[nodiscard]] constexpr std::size_t half() const noexcept {
+    return std::size_t{entries / 2} * (entry_size - sizeof(wire::Header));
+  }
+};
+
 // An entry of a ring, and its phase: 1 to 255, another one each time round.
 struct RingCursor {
   std::uint32_t entry = 0;
@@ -47,23 +60,23 @@ struct RingCursor {
 
 class RingReceiver {
  public:
-  // Leaves `spare` bytes of the budget. `entries` is a power of two.
+  // Leaves `spare` bytes of the budget. The number of entries is a power of two.
   [[nodiscard]] static Result<RingReceiver> create(const verbs::Device& device,
-                                                   MemoryAccount& account, std::uint32_t entries,
-                                                   std::uint32_t entry_size, std::uint64_t spare) {
-    assert(std::has_single_bit(entries) && entries <= kMaxRingEntries);
+                                                   MemoryAccount& account, RingShape shape,
+                                                   std::uint64_t spare) {
+    assert(std::has_single_bit(shape.entries) && shape.entries <= kMaxRingEntries);
     RingReceiver ring;
-    ring.reservation_ = Reservation::take(account, MemoryKind::rings,
-                                          std::uint64_t{entries} * entry_size, spare, entries);
+    ring.reservation_ =
+        Reservation::take(account, MemoryKind::rings, shape.bytes(), spare, shape.entries);
     if (!ring.reservation_)
       return Status{Code::over_budget, "no memory within the budget for a ring"};
-    auto memory = verbs::RegisteredMemory::create(device, std::size_t{entries} * entry_size,
+    auto memory = verbs::RegisteredMemory::create(device, shape.bytes(),
                                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (!memory) return memory.status();
     ring.memory_ = std::move(memory).value();
-    ring.entries_ = entries;
-    ring.entry_size_ = entry_size;
-    ring.head_end_ = ring.memory_.data() + entry_size;
+    ring.entries_ = shape.entries;
+    ring.entry_size_ = shape.entry_size;
+    ring.head_end_ = ring.memory_.data() + shape.entry_size;
     return ring;
   }
 
@@ -126,6 +139,7 @@ class RingReceiver {
   [[nodiscard]] std::uint32_t rkey() const noexcept { return memory_.rkey(); }
   [[nodiscard]] std::uint32_t entries() const noexcept { return entries_; }
   [[nodiscard]] std::uint32_t entry_size() const noexcept { return entry_size_; }
+  [[nodiscard]] RingShape shape() const noexcept { return {entries_, entry_size_}; }
   // No entry is kept by an unexpected message.
   [[nodiscard]] bool all_returned() const noexcept { return returned_ == position_; }
 
@@ -183,6 +197,7 @@ struct RingSender {
   RingCursor next;
   bool checked = false;  // messages carry checksums
 
+  [[nodiscard]] RingShape shape() const noexcept { return {entries, entry_size}; }
   // So many entries are free again.
   void give_credits(std::uint32_t freed) noexcept { credits = std::min(credits + freed, entries); }
   // Address behind the entry that the next message goes to.

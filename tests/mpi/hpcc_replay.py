@@ -90,7 +90,7 @@ def main():
         command = [build / "bin" / "turnout", "sim", "replay", "--trace", recordings, "--json",
                    result, "--no-check", "--time-limit", "1000s",
                    # what was eager in the recording: the program did not wait for the receiver
-                   "--set", "rendezvous_threshold=32KiB"]
+                   "--set", "rendezvous_threshold=256KiB"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
         if done.returncode != 0:
             raise SystemExit(f"turnout sim replay: {done.stdout}{done.stderr}")

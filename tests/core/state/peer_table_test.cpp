@@ -35,16 +35,29 @@ TEST(PeerTable, LeavesMemoryForRecordsOfExpectedPeers) {
 TEST(PeerTable, RingsAreLargeWhileAQuarterOfTheBudgetHoldsThemAll) {
   ComponentWorld world;
   const auto small = static_cast<std::uint32_t>(world.settings.ring_entry_size);
-  EXPECT_EQ(world.peers.ring_entry_size(), small);
+  EXPECT_EQ(world.peers.ring_shape().entry_size, small);
   const std::uint32_t large = 4 * small;
   world.context.format.large_ring_entry = large;
-  EXPECT_EQ(world.peers.ring_entry_size(), large);
-  const std::uint64_t most =
-      world.context.account.budget() / 4 / (world.settings.ring_entries * large);
+  world.context.format.large_ring_entries = 32;
+  EXPECT_EQ(world.peers.ring_shape().entry_size, large);
+  EXPECT_EQ(world.peers.ring_shape().entries, 32u);
+  const std::uint64_t most = world.context.account.budget() / 4 / (32 * large);
   world.peers.expect_peers(most);
-  EXPECT_EQ(world.peers.ring_entry_size(), large);
+  EXPECT_EQ(world.peers.ring_shape().entry_size, large);
   world.peers.expect_peers(most + 1);
-  EXPECT_EQ(world.peers.ring_entry_size(), small);
+  EXPECT_EQ(world.peers.ring_shape().entry_size, small);
+}
+
+TEST(MessageFormat, HalfOfARingWithLargeEntriesIsEager) {
+  constexpr std::uint32_t kHeader = sizeof(wire::Header);
+  MessageFormat format{.own_eager_size = 4096, .rendezvous_threshold = 8192};
+  const RingShape small{16, 4096}, large{32, 16448};
+  EXPECT_EQ(format.most_over(large), 0u);  // this endpoint has none
+  format.large_ring_entry = 16448;
+  EXPECT_EQ(format.most_over(small), 0u);
+  EXPECT_EQ(format.most_over(large), 16 * (16448 - kHeader));
+  format.rendezvous_threshold = 0;  // no fragments
+  EXPECT_EQ(format.most_over(large), 16448 - kHeader);
 }
 
 TEST(PeerTable, RecordsStayWhereTheyAreAndAreFoundByTheirIds) {
