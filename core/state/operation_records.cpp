@@ -36,15 +36,27 @@ std::byte* OperationRecords::take_copy(std::size_t bytes) {
     InjectCopy* const copy = take_for_caller(copies);
     return copy != nullptr ? copy->bytes.data() : nullptr;
   }
-  if (!context.account.reserve(MemoryKind::operations, bytes)) return nullptr;
+  const std::size_t block = block_of(bytes);
+  if (block == kInjectLimit && !spare_blocks.empty()) {
+    std::byte* const copy = spare_blocks.back().release();
+    spare_blocks.pop_back();
+    refused_since = 0;
+    return copy;
+  }
+  if (!context.account.reserve(MemoryKind::operations, block)) return nullptr;
   refused_since = 0;
-  return new std::byte[bytes];
+  return new std::byte[block];
 }
 
 void OperationRecords::give_back_copy(std::byte* copy, std::size_t bytes) noexcept {
   if (bytes <= InjectCopy::kMost) return copies.give_back(reinterpret_cast<InjectCopy*>(copy));
-  delete[] copy;
-  context.account.release(MemoryKind::operations, bytes);
+  const std::size_t block = block_of(bytes);
+  std::unique_ptr<std::byte[]> owned(copy);
+  if (block == kInjectLimit && spare_blocks.size() < kMostSpareBlocks) {
+    spare_blocks.push_back(std::move(owned));
+    return;
+  }
+  context.account.release(MemoryKind::operations, block);
 }
 
 }  // namespace turnout

@@ -5,6 +5,9 @@
 // The endpoint owns it; only the thread that drives the endpoint uses it.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "core/memory/slab.h"
 #include "core/protocol/atomics.h"
 #include "core/protocol/matcher.h"
@@ -16,6 +19,11 @@ namespace turnout {
 
 struct OperationRecords {
   OperationRecords(EndpointContext& context, std::size_t context_size);
+  ~OperationRecords() {
+    context.account.release(MemoryKind::operations, spare_blocks.size() * kInjectLimit);
+  }
+  OperationRecords(const OperationRecords&) = delete;
+  OperationRecords& operator=(const OperationRecords&) = delete;
 
   // A record for an operation of the caller; null: answer refusal().
   template <class T>
@@ -31,6 +39,13 @@ struct OperationRecords {
   [[nodiscard]] std::byte* take_copy(std::size_t bytes);
   void give_back_copy(std::byte* copy, std::size_t bytes) noexcept;
 
+  // Copies of more than half of the limit are in blocks of the limit. As many as a burst leaves in
+  // the backlog are kept: the allocator would give their pages back to the system, each time.
+  static constexpr std::size_t kMostSpareBlocks = 64;
+  [[nodiscard]] static std::size_t block_of(std::size_t bytes) noexcept {
+    return bytes > kInjectLimit / 2 ? kInjectLimit : bytes;
+  }
+
   EndpointContext& context;
   OperationLimits operation_limits{};
   Slab<SendOperation> sends;
@@ -40,6 +55,7 @@ struct OperationRecords {
   Slab<Transfer> transfers;
   Slab<AtomicOperation> atomics;
   Matcher<RecvOperation, UnexpectedMessage> matcher;
+  std::vector<std::unique_ptr<std::byte[]>> spare_blocks;
   Nanoseconds refused_since = 0;  // operations, for lack of memory, without one accepted since
 };
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "tests/support/component_world.h"
 
 namespace turnout {
@@ -30,6 +32,27 @@ TEST(OperationRecords, CountTheTimeSinceTheLatestAcceptedOperation) {
   world.clock.time += 2900;
   EXPECT_EQ(world.records.refusal().code(), Code::again);
   world.records.sends.give_back(accepted);
+}
+
+TEST(OperationRecords, KeepSomeBlocksOfLongCopies) {
+  ComponentWorld world;
+  OperationRecords& records = world.records;
+  const std::uint64_t before = world.context.account.available();
+  constexpr std::size_t kMore = OperationRecords::kMostSpareBlocks + 10;
+  std::vector<std::byte*> copies;
+  for (std::size_t i = 0; i < kMore; ++i) copies.push_back(records.take_copy(kInjectLimit - i));
+  EXPECT_EQ(before - world.context.account.available(), kMore * kInjectLimit);
+  for (std::size_t i = 0; i < kMore; ++i) records.give_back_copy(copies[i], kInjectLimit - i);
+  const std::uint64_t kept = before - world.context.account.available();
+  EXPECT_EQ(kept, OperationRecords::kMostSpareBlocks * kInjectLimit);
+  std::byte* const again = records.take_copy(kInjectLimit);
+  EXPECT_EQ(before - world.context.account.available(), kept);
+  records.give_back_copy(again, kInjectLimit);
+  // A shorter one takes what it has.
+  std::byte* const shorter = records.take_copy(InjectCopy::kMost + 1);
+  EXPECT_EQ(before - world.context.account.available(), kept + InjectCopy::kMost + 1);
+  records.give_back_copy(shorter, InjectCopy::kMost + 1);
+  EXPECT_EQ(before - world.context.account.available(), kept);
 }
 
 }  // namespace
