@@ -15,7 +15,7 @@ help:
 	@echo "make test      build and test;  MORE=sanitizers: again with the address and thread sanitizers"
 	@echo "make test-all  also the sanitizers, clang, the long suites, fuzzing, checks of the sources"
 	@echo "make test-guest  Turnout over Linux's Soft-RoCE, in an emulated guest"
-	@echo "make bench     latency and bandwidth against other providers -> docs/benchmarks.md"
+	@echo "make bench     Turnout and what people compare it with, in one run -> docs/benchmarks.md"
 	@echo "make golden    write the table of modelled runs that make test compares with"
 	@echo "make pages     write docs/experiments anew;  PAGES=\"policies eager\": only these;  PAGES=wall: pages of real time"
 	@echo "make soak      random schedules and faults in virtual time, without end"

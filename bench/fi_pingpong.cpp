@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fi_pingpong: tagged ping-pong between two processes pinned to two cores, through libfabric.
+// fi_pingpong: latency and rate of tagged messages between two processes pinned to two cores,
+// through libfabric.
 //
 //   fi_pingpong --provider turnout [--size 8 --size 1048576] [--warm-up 2] [--json]
 //
-// One way = half of a round trip. For each size the median over batches, with the lowest and the
-// highest batch beside it. The warm-up is long enough for a provider that changes channels while it
-// runs (TURNOUT_INTERVAL is 1 s). Buffers are ordinary heap memory, as an application's are.
+// Latency: a ping-pong, half of a round trip. Rate: kWindow messages, all from one buffer and to
+// one, which the receiver answers when it has all; the time of a message. For each size the median
+// over batches, with the lowest and the highest batch of the latency beside it. The warm-up is long
+// enough for a provider that changes channels while it runs (TURNOUT_INTERVAL is 1 s). Buffers are
+// ordinary heap memory, as an application's are.
 #include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,6 +30,8 @@
 #include "tests/programs/fi_node.h"
 
 namespace {
+
+constexpr std::size_t kWindow = 64;
 
 using turnout::programs::AddressBytes;
 using turnout::programs::FiError;
@@ -85,8 +90,20 @@ class Side {
     for (std::uint64_t i = 0; i < count; ++i) {
       post_receive(size);
       if (rank_ == 0) send(size);
-      wait_receive();
+      wait(sent_, sends_);
+      wait(received_, 1);
       if (rank_ == 1) send(size);
+      wait(sent_, sends_);
+    }
+  }
+  void windows(std::size_t size, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (rank_ == 0) post_receive(1);
+      for (std::size_t k = 0; k < kWindow; ++k) rank_ == 0 ? send(size, k) : post_receive(size, k);
+      wait(sent_, sends_);
+      wait(received_, rank_ == 0 ? 1 : kWindow);
+      if (rank_ == 1) send(1);
+      wait(sent_, sends_);
     }
   }
 
@@ -94,36 +111,36 @@ class Side {
   static std::size_t largest(const Options& o) {
     return std::max<std::size_t>(*std::max_element(o.sizes.begin(), o.sizes.end()), 8);
   }
-  void post_receive(std::size_t size) {
+  void post_receive(std::size_t size, std::size_t slot = 0) {
     ssize_t rc = 0;
-    while ((rc = fi_trecv(node_.ep(), in_.data(), size, nullptr, peer_, 1, 0, &receive_)) ==
+    while ((rc = fi_trecv(node_.ep(), in_.data(), size, nullptr, peer_, 1, 0, &receives_[slot])) ==
            -FI_EAGAIN) {
       poll();
     }
     if (rc != 0) throw FiError("fi_trecv", static_cast<int>(rc));
   }
-  void send(std::size_t size) {
+  void send(std::size_t size, std::size_t slot = 0) {
     const bool inject = size <= node_.inject_size();
     ssize_t rc = 0;
     do {
       rc = inject ? fi_tinject(node_.ep(), out_.data(), size, peer_, 1)
-                  : fi_tsend(node_.ep(), out_.data(), size, nullptr, peer_, 1, &send_);
+                  : fi_tsend(node_.ep(), out_.data(), size, nullptr, peer_, 1, &sends_made_[slot]);
       if (rc == -FI_EAGAIN) poll();
     } while (rc == -FI_EAGAIN);
     if (rc != 0) throw FiError("fi_tsend", static_cast<int>(rc));
-    if (inject) return;
-    while (sent_ == 0) poll();
-    --sent_;
+    if (!inject) ++sends_;
   }
-  void wait_receive() {
-    while (received_ == 0) poll();
-    --received_;
+  // Until so many have completed.
+  void wait(std::size_t& completed, std::size_t count) {
+    while (completed < count) poll();
+    completed = 0;
+    if (&completed == &sent_) sends_ = 0;
   }
   void poll() {
     fi_cq_tagged_entry entry{};
     const ssize_t n = fi_cq_read(node_.cq(), &entry, 1);
     if (n == 1) {
-      (entry.op_context == &receive_ ? received_ : sent_) += 1;
+      (is_receive(entry.op_context) ? received_ : sent_) += 1;
     } else if (n == -FI_EAVAIL) {
       fi_cq_err_entry error{};
       fi_cq_readerr(node_.cq(), &error, 0);
@@ -135,13 +152,19 @@ class Side {
     }
   }
 
+  [[nodiscard]] bool is_receive(const void* context) const {
+    return std::any_of(std::begin(receives_), std::end(receives_),
+                       [context](const fi_context2& one) { return &one == context; });
+  }
+
   FiNode node_;
   int rank_;
   Shared& shared_;
   std::vector<char> out_, in_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
-  fi_context2 receive_{}, send_{};
-  int received_ = 0, sent_ = 0;
+  fi_context2 receives_[kWindow] = {}, sends_made_[kWindow] = {};
+  std::size_t received_ = 0, sent_ = 0;  // completions
+  std::size_t sends_ = 0;                // that end with one
 };
 
 // Round trips in one batch: 1 to 3 ms, the same on both sides.
@@ -178,6 +201,7 @@ class Baton {
 struct Row {
   std::size_t size = 0;
   double median = 0, low = 0, high = 0;  // ns one way
+  double message = 0;                    // ns
 };
 
 std::vector<Row> run(const Options& options, int rank, Shared& shared) {
@@ -185,42 +209,64 @@ std::vector<Row> run(const Options& options, int rank, Shared& shared) {
   Side side(options, rank, shared);
   Baton baton(rank, shared);
   std::vector<double> times;
-  // Batches until `seconds` have passed on rank 0's clock.
-  const auto phase = [&](std::size_t size, double seconds) {
-    const std::uint64_t n = batch_size(size);
+  const auto trips = [&](std::size_t size, std::uint64_t n) {
+    side.round_trips(size, n);
+    return 2 * n;
+  };
+  const auto windows = [&](std::size_t size, std::uint64_t n) {
+    const std::uint64_t count = (n + kWindow - 1) / kWindow;
+    side.windows(size, count);
+    return count * kWindow;
+  };
+  // Batches until `seconds` have passed on rank 0's clock. The median time of a message.
+  const auto phase = [&](auto&& batch, std::size_t size, double seconds) {
     const double end = now() + seconds * 1e9;
     times.clear();
     std::uint64_t batches = 1;
     while ((batches = baton.next(now() < end ? 1 : 0)) != 0) {
       const double start = now();
-      side.round_trips(size, n);
-      times.push_back((now() - start) / (2.0 * static_cast<double>(n)));
+      const std::uint64_t messages = batch(size, batch_size(size));
+      times.push_back((now() - start) / static_cast<double>(messages));
     }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
   };
-  phase(8, options.warm_up);
+  phase(trips, 8, options.warm_up);
   std::vector<Row> rows;
   for (const std::size_t size : options.sizes) {
-    phase(size, options.duration / 4);  // caches, registrations, the channel's view of this size
-    phase(size, options.duration);
-    std::sort(times.begin(), times.end());
-    rows.push_back({size, times[times.size() / 2], times.front(), times.back()});
+    // First: caches, registrations, the channel's view of this size.
+    phase(trips, size, options.duration / 4);
+    Row row{.size = size, .median = phase(trips, size, options.duration)};
+    row.low = times.front();
+    row.high = times.back();
+    phase(windows, size, options.duration / 4);
+    row.message = phase(windows, size, options.duration);
+    rows.push_back(row);
   }
   return rows;
 }
 
 void print(const Options& options, const std::vector<Row>& rows) {
   if (options.json) {
-    fmt::print("{{\"provider\": \"{}\", \"one_way_ns\": {{", options.node.provider);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      fmt::print("{}\"{}\": {:.1f}", i == 0 ? "" : ", ", rows[i].size, rows[i].median);
-    }
-    fmt::print("}}}}\n");
+    const auto object = [&](const char* name, double Row::*value) {
+      fmt::print("\"{}\": {{", name);
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        fmt::print("{}\"{}\": {:.1f}", i == 0 ? "" : ", ", rows[i].size, rows[i].*value);
+      }
+      fmt::print("}}");
+    };
+    fmt::print("{{\"provider\": \"{}\", ", options.node.provider);
+    object("one_way_ns", &Row::median);
+    fmt::print(", ");
+    object("message_ns", &Row::message);
+    fmt::print("}}\n");
     return;
   }
-  fmt::print("{:>9} {:>12} {:>12} {:>12}   one way, {}\n", "bytes", "median ns", "lowest",
-             "highest", options.node.provider);
+  fmt::print("{:>9} {:>12} {:>12} {:>12} {:>12}   {}\n", "bytes", "one way ns", "lowest", "highest",
+             "message ns", options.node.provider);
   for (const Row& r : rows) {
-    fmt::print("{:>9} {:>12.1f} {:>12.1f} {:>12.1f}\n", r.size, r.median, r.low, r.high);
+    fmt::print("{:>9} {:>12.1f} {:>12.1f} {:>12.1f} {:>12.1f}\n", r.size, r.median, r.low, r.high,
+               r.message);
   }
 }
 

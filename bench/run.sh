@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Measures Turnout against libfabric's shm and tcp providers and writes docs/benchmarks.md.
+# Measures Turnout and what people compare it with, and writes docs/benchmarks.md.
 #   bench/run.sh BUILD_DIR [options of bench/run.py]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
