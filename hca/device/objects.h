@@ -296,6 +296,7 @@ struct Qp : QpHandles {
   std::uint32_t posted;                  // requests accepted so far
   std::atomic<std::uint32_t> reclaimed;  // of these, known done to the user (polled); any thread
   SendWqe scratch;                       // the request being built or executed
+  std::uintptr_t written;                // where its latest inline RDMA write ended
   RequestBatch build;
   DciStreams streams;
   Fifo<SendWqe> queue;        // accepted, waiting behind a stalled head
