@@ -28,6 +28,8 @@ class SendEngine : MessagingUser {
  private:
   // Sent already: the usual message, which waits for nothing and for which nobody waits.
   [[nodiscard, gnu::always_inline]] bool send_short(Peer& peer, const SendRequest& request);
+  // Something arrived for a peer whose ring has no free entry.
+  [[nodiscard, gnu::noinline]] bool poll_for_credits(Peer& peer);
   // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool send_fragments(SendOperation& operation);

@@ -113,6 +113,7 @@ void EndpointEvents::on_transfer_done(Transfer& /*transfer*/, Status /*status*/)
 }
 bool EndpointEvents::poll_receive_queue() {
   parts_.record("poll_receive_queue", nullptr);
+  if (parts_.arrives) parts_.arrives();
   return parts_.answer;
 }
 bool EndpointEvents::on_wireup_request(const wire::WireupRequest& /*wireup*/, PeerId* /*id*/) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,7 @@ struct EndpointParts {
 
   std::vector<Event> events;
   bool answer = true;
+  std::function<void()> arrives;  // when the receive queue is polled
   ChannelKind channel = ChannelKind::dc_rdma;
   DataPath path = DataPath::dc;
   Status loss;                                  // why the latest peer was lost

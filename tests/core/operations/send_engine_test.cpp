@@ -57,6 +57,47 @@ TEST(SendEngine, SendsInOrderWhenCreditsComeLate) {
   EXPECT_TRUE(world.backlog.backlogged().empty());
 }
 
+TEST(SendEngine, LooksForCreditsOfALargeRingBeforeAMessageWaits) {
+  constexpr std::uint32_t kEntry = 16 << 10;
+  SendWorld world;
+  Peer& peer = world.add_known_peer();
+  peer.send_on(ChannelKind::dc_rdma, 0);
+  RingSender& ring = peer.state.make().tx.ring;
+  ring = {0x10000, 77, 32, kEntry, 0, 1, {}, false};
+  const auto polls = [&] { return world.above.count("poll_receive_queue"); };
+  world.above.arrives = [&] { ring.credits = 1; };
+  EXPECT_TRUE(world.send(peer, 1, world.small).ok());  // none of our own rings is large
+  EXPECT_EQ(polls(), 0u);
+  ring.credits = 1;
+  EXPECT_TRUE(world.send_engine.pump_backlogs());
+
+  world.context.format.large_ring_entry = kEntry;
+  EXPECT_TRUE(world.send(peer, 2, world.small).ok());
+  EXPECT_EQ(polls(), 1u);
+  EXPECT_EQ(world.data.posted.size(), 2u);
+
+  world.above.arrives = [&] {
+    ring.credits = 1;
+    peer.lost = true;
+    peer.state.make().loss = {Code::internal, "gone"};
+  };
+  EXPECT_FALSE(world.send(peer, 3, world.small).ok());
+  EXPECT_EQ(world.data.posted.size(), 2u);
+  ring.credits = 0;
+  peer.lost = false;
+  world.above.answer = false;
+  world.above.arrives = nullptr;
+  EXPECT_TRUE(world.send(peer, 4, world.small).ok());  // waits
+  EXPECT_TRUE(world.send(peer, 5, world.small).ok());  // behind it
+  EXPECT_EQ(polls(), 3u);
+  world.context.in_progress = true;
+  Peer& other = world.add_known_peer();
+  other.send_on(ChannelKind::dc_rdma, 0);
+  other.state.make().tx.ring = ring;
+  EXPECT_TRUE(world.send(other, 6, world.small).ok());
+  EXPECT_EQ(polls(), 3u);
+}
+
 TEST(SendEngine, CompletesALargeMessageByTheFinOfItsReceiver) {
   SendWorld world;
   Peer& peer = world.add_known_peer();
