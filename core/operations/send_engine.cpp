@@ -43,11 +43,12 @@ inline bool SendEngine::send_short(Peer& peer, const SendRequest& request) {
 // The peer may have returned credits while the program did nothing but send: a look at the receive
 // queue takes less time than a message that waits. Over rings with large entries, which the model
 // of an adapter does not have.
-bool SendEngine::poll_for_credits(Peer& peer) {
+bool SendEngine::go_on_with_credits(Peer& peer) {
   const PeerTxState& tx = peer.state->tx;
-  return over_ring(peer.tx.kind) && tx.ring.credits == 0 && tx.backlog.empty() &&
-         context_.format.most_over(tx.ring.shape()) > 0 && !context_.in_progress &&
-         events_.poll_receive_queue();
+  if (!has_large_ring(peer) || context_.in_progress || defers(peer)) return false;
+  if (tx.ring.credits == 0 && !events_.poll_receive_queue()) return false;
+  if (!peer.lost && !tx.backlog.empty()) (void)pump_backlog(peer);
+  return true;
 }
 
 Status SendEngine::send_now(const SendRequest& request) {
@@ -56,7 +57,7 @@ Status SendEngine::send_now(const SendRequest& request) {
     return no_such_peer(request.peer);
   for (bool polled = false;; polled = true) {
     if (send_short(*peer, request)) return {};
-    if (polled || !poll_for_credits(*peer)) break;
+    if (polled || !go_on_with_credits(*peer)) break;
   }
   if (peer->lost) return peer->state->loss;
   IoVec iov;
@@ -111,6 +112,10 @@ Status SendEngine::send_now(const SendRequest& request) {
   }
   context_.work_pending = true;
   if (records_.sends.in_use() >= records_.operation_limits.waiting) return too_many_wait();
+  if (request.inject && has_large_ring(*peer) &&
+      peer->state->tx.backlog.size() >= peer->state->tx.ring.entries) {
+    return ring_is_full();
+  }
   SendOperation* const operation = records_.take_for_caller(records_.sends);
   if (operation == nullptr) return records_.refusal();
   operation->peer = peer;
@@ -154,6 +159,14 @@ Status SendEngine::send_now(const SendRequest& request) {
   if (!peer->state->tx.backlog.empty() || !try_operation(*operation)) backlog_.enqueue(*operation);
   put_.consume_rtr(*peer, at);
   return {};
+}
+
+// A ring full of copies waits already. More of them, up to the budget, would only make each one
+// slower: their records and blocks would not be in the cache when they are sent.
+Status SendEngine::ring_is_full() {
+  static const Status status{Code::again,
+                             "the peer has received nothing for a ring full of messages"};
+  return status;
 }
 
 // The budget for queued operations is used up, because peers receive nothing.

@@ -28,8 +28,12 @@ class SendEngine : MessagingUser {
  private:
   // Sent already: the usual message, which waits for nothing and for which nobody waits.
   [[nodiscard, gnu::always_inline]] bool send_short(Peer& peer, const SendRequest& request);
-  // Something arrived for a peer whose ring has no free entry.
-  [[nodiscard, gnu::noinline]] bool poll_for_credits(Peer& peer);
+  [[nodiscard]] static Status ring_is_full();
+  [[nodiscard]] bool has_large_ring(const Peer& peer) const noexcept {
+    return over_ring(peer.tx.kind) && context_.format.most_over(peer.state->tx.ring.shape()) > 0;
+  }
+  // For a short message that could not be sent: true if it may be sent now.
+  [[nodiscard, gnu::noinline]] bool go_on_with_credits(Peer& peer);
   // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool send_fragments(SendOperation& operation);

@@ -57,45 +57,80 @@ TEST(SendEngine, SendsInOrderWhenCreditsComeLate) {
   EXPECT_TRUE(world.backlog.backlogged().empty());
 }
 
+struct LargeRingWorld : SendWorld {
+  static constexpr std::uint32_t kEntry = 16 << 10, kEntries = 4;
+  LargeRingWorld() { context.format.large_ring_entry = kEntry; }
+  RingSender& ring() { return peer.state.ref().tx.ring; }
+  [[nodiscard]] std::size_t polls() const { return above.count("poll_receive_queue"); }
+  Peer& peer = with_ring();
+
+ private:
+  Peer& with_ring() {
+    Peer& made = add_known_peer();
+    made.send_on(ChannelKind::dc_rdma, 0);
+    made.state.make().tx.ring = {0x10000, 77, kEntries, kEntry, 0, 1, {}, false};
+    return made;
+  }
+};
+
 TEST(SendEngine, LooksForCreditsOfALargeRingBeforeAMessageWaits) {
-  constexpr std::uint32_t kEntry = 16 << 10;
-  SendWorld world;
-  Peer& peer = world.add_known_peer();
-  peer.send_on(ChannelKind::dc_rdma, 0);
-  RingSender& ring = peer.state.make().tx.ring;
-  ring = {0x10000, 77, 32, kEntry, 0, 1, {}, false};
-  const auto polls = [&] { return world.above.count("poll_receive_queue"); };
-  world.above.arrives = [&] { ring.credits = 1; };
-  EXPECT_TRUE(world.send(peer, 1, world.small).ok());  // none of our own rings is large
-  EXPECT_EQ(polls(), 0u);
-  ring.credits = 1;
-  EXPECT_TRUE(world.send_engine.pump_backlogs());
-
-  world.context.format.large_ring_entry = kEntry;
-  EXPECT_TRUE(world.send(peer, 2, world.small).ok());
-  EXPECT_EQ(polls(), 1u);
+  LargeRingWorld world;
+  world.above.arrives = [&] { world.ring().credits = 1; };
+  EXPECT_TRUE(world.send(world.peer, 1, world.small).ok());
+  EXPECT_EQ(world.polls(), 1u);
+  EXPECT_EQ(world.data.posted.size(), 1u);
+  world.ring().credits = 1;
+  EXPECT_TRUE(world.send(world.peer, 2, world.small).ok());
+  EXPECT_EQ(world.polls(), 1u);
   EXPECT_EQ(world.data.posted.size(), 2u);
 
-  world.above.arrives = [&] {
-    ring.credits = 1;
-    peer.lost = true;
-    peer.state.make().loss = {Code::internal, "gone"};
-  };
-  EXPECT_FALSE(world.send(peer, 3, world.small).ok());
+  world.context.format.large_ring_entry = 0;
+  EXPECT_TRUE(world.send(world.peer, 3, world.small).ok());  // waits
+  EXPECT_EQ(world.polls(), 1u);
   EXPECT_EQ(world.data.posted.size(), 2u);
-  ring.credits = 0;
-  peer.lost = false;
+}
+
+TEST(SendEngine, SendsWhatWaitsBeforeAMessageForWhichCreditsArrive) {
+  LargeRingWorld world;
   world.above.answer = false;
-  world.above.arrives = nullptr;
-  EXPECT_TRUE(world.send(peer, 4, world.small).ok());  // waits
-  EXPECT_TRUE(world.send(peer, 5, world.small).ok());  // behind it
-  EXPECT_EQ(polls(), 3u);
+  EXPECT_TRUE(world.send(world.peer, 1, world.small).ok());  // waits
+  EXPECT_EQ(world.data.posted.size(), 0u);
+  world.above.answer = true;
+  world.above.arrives = [&] { world.ring().credits = 2; };
+  EXPECT_TRUE(world.send(world.peer, 2, world.small).ok());
+  EXPECT_EQ(world.data.posted.size(), 2u);
+  EXPECT_TRUE(world.peer.state->tx.backlog.empty());
+}
+
+TEST(SendEngine, SendsNothingToAPeerThatIsLostWhileItLooks) {
+  LargeRingWorld world;
+  world.above.arrives = [&] {
+    world.ring().credits = 1;
+    world.peer.lost = true;
+    world.peer.state.make().loss = {Code::peer_lost, "gone"};
+  };
+  EXPECT_EQ(world.send(world.peer, 1, world.small).code(), Code::peer_lost);
+  EXPECT_EQ(world.data.posted.size(), 0u);
+}
+
+TEST(SendEngine, LooksForNoCreditsDuringProgress) {
+  LargeRingWorld world;
   world.context.in_progress = true;
-  Peer& other = world.add_known_peer();
-  other.send_on(ChannelKind::dc_rdma, 0);
-  other.state.make().tx.ring = ring;
-  EXPECT_TRUE(world.send(other, 6, world.small).ok());
-  EXPECT_EQ(polls(), 3u);
+  EXPECT_TRUE(world.send(world.peer, 1, world.small).ok());
+  EXPECT_EQ(world.polls(), 0u);
+}
+
+TEST(SendEngine, KeepsNoMoreCopiesThanALargeRingHasEntries) {
+  LargeRingWorld world;
+  world.above.answer = false;
+  for (std::uint32_t i = 0; i < LargeRingWorld::kEntries; ++i) {
+    EXPECT_TRUE(world.send(world.peer, i, world.small, true).ok());
+  }
+  EXPECT_EQ(world.send(world.peer, 9, world.small, true).code(), Code::again);
+  EXPECT_TRUE(world.send(world.peer, 10, world.small).ok());  // no copy
+  world.ring().credits = 2;
+  EXPECT_TRUE(world.send(world.peer, 9, world.small, true).ok());
+  EXPECT_EQ(world.data.posted.size(), 2u);
 }
 
 TEST(SendEngine, CompletesALargeMessageByTheFinOfItsReceiver) {
