@@ -23,7 +23,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 7;
+inline constexpr std::uint32_t kLayoutVersion = 8;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -337,10 +337,31 @@ using PageTag = std::uint32_t;
   return (n + kPage - 1) / kPage * kPage;
 }
 
+// One for each process: a large transfer of its memory that it may help a peer with
+// (live/shared_copies.h). A job is the initiator's token << 32 | a number.
+struct alignas(64) CopyRecord {
+  std::atomic<std::uint64_t> reserved;  // by the job of an initiator, which writes the rest
+  std::atomic<std::uint64_t> open;      // the job; 0: none that anybody may join
+  std::atomic<std::uint64_t> active;    // the job that a thread of this process copies for
+  std::atomic<std::uint64_t> next;      // all bytes before it are copied or in hand
+  std::atomic<std::uint32_t> failed;    // this process had a range and could not copy it
+  std::uint32_t helped;                 // ranges, by this process
+  std::uint64_t unused[3];
+  // The job: between a region of `target` and memory of its initiator.
+  Token target;
+  std::uint32_t key;
+  std::uint32_t number;  // the queue pair
+  std::uint32_t reads;   // 1: the initiator reads, 0: it writes
+  std::uint64_t address, local;
+  std::uint32_t length;
+};
+static_assert(sizeof(CopyRecord) == 128);
+
 struct Layout {
   static constexpr std::uint64_t processes = page_align(sizeof(Header));
-  static constexpr std::uint64_t hazards =
+  static constexpr std::uint64_t copies =
       processes + page_align(kMaxProcesses * sizeof(ProcessRecord));
+  static constexpr std::uint64_t hazards = copies + page_align(kMaxProcesses * sizeof(CopyRecord));
   static constexpr std::uint64_t qps = hazards + page_align(kMaxQps * sizeof(Hazard));
   static constexpr std::uint64_t cqs = qps + page_align(kMaxQps * sizeof(QpRecord));
   static constexpr std::uint64_t srqs = cqs + page_align(kMaxCqs * sizeof(CqRecord));
@@ -365,6 +386,7 @@ struct Layout {
     std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
     for (std::uint64_t v : {sizeof(Header),
                             sizeof(ProcessRecord),
+                            sizeof(CopyRecord),
                             sizeof(QpRecord),
                             sizeof(CqRecord),
                             sizeof(SrqRecord),
@@ -374,6 +396,7 @@ struct Layout {
                             sizeof(XrcHandleRecord),
                             sizeof(MulticastRecord),
                             processes,
+                            copies,
                             hazards,
                             qps,
                             cqs,

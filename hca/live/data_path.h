@@ -10,6 +10,7 @@
 #include "hca/device/queue_pair.h"
 #include "hca/live/idle_polls.h"
 #include "hca/live/send_queues.h"
+#include "hca/live/shared_copies.h"
 
 namespace turnout::hca {
 
@@ -55,6 +56,7 @@ class LiveDataPath final : public DataPath, LiveParts {
   }
   bool take(Cq& cq, Completion& out) override { return completions.take(cq, out); }
   int idle(Cq& cq) override {
+    shared_copies.help();
     idle_polls.found_nothing();
     if (send_queues.next_retry() != UINT64_MAX) send_queues.retry_due(Caller::program);
     return cq.record->overflowed.load(std::memory_order_acquire) != 0 ? -1 : 0;

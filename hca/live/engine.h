@@ -15,6 +15,7 @@
 #include "hca/live/firmware.h"
 #include "hca/live/idle_polls.h"
 #include "hca/live/object_verbs.h"
+#include "hca/live/shared_copies.h"
 
 namespace turnout::hca {
 
@@ -41,9 +42,10 @@ class LiveEngine {
   Memory memory_{*fabric_};
   LocalObjects local_;
   IdlePolls idle_polls_;
-  LiveParts parts_{*fabric_,     local_,       memory_,  idle_polls_,  events_,    hazards_,
-                   completions_, receives_,    regions_, windows_,     multicast_, numbers_,
-                   executor_,    send_queues_, xrc_,     queue_pairs_, srqs_};
+  LiveParts parts_{*fabric_, local_,       memory_,      idle_polls_, shared_copies_, events_,
+                   hazards_, completions_, receives_,    regions_,    windows_,       multicast_,
+                   numbers_, executor_,    send_queues_, xrc_,        queue_pairs_,   srqs_};
+  SharedCopies shared_copies_{parts_};
   LiveEvents events_{parts_};
   Hazards hazards_{parts_};
   LiveCompletions completions_{parts_};

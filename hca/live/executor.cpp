@@ -7,6 +7,7 @@
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
+#include "hca/live/shared_copies.h"
 #include "hca/live/streams.h"
 
 namespace turnout::hca {
@@ -180,11 +181,16 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
     const Attempt taken = take(qp, target, receive);
     if (taken.step != Step::done || taken.status != IBV_WC_SUCCESS) return taken;
   }
+  std::uint64_t address = wqe.remote;
   for (std::uint32_t i = 0; i < local.count; ++i) {
     const Segment& part = local.part[i];
     if (part.length == 0) continue;
-    const Access moved = judge(target, reads ? memory.read(part.data, place, part.length)
-                                             : memory.write(place, part.data, part.length));
+    const Access moved =
+        judge(target, place.direct == nullptr && part.length >= SharedCopies::kLeast
+                          ? shared_copies.copy({reads, wqe.rkey, target.number, address, place,
+                                                part.data, part.length})
+                      : reads ? memory.read(part.data, place, part.length)
+                              : memory.write(place, part.data, part.length));
     if (moved != Access::ok) {
       if (takes && moved != Access::unreachable) {
         deliver(qp, wqe, target, receive,
@@ -196,6 +202,7 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
     }
     if (place.direct != nullptr) place.direct += part.length;
     place.remote += part.length;
+    address += part.length;
   }
   if (wqe.is_inline && place.direct != nullptr) prefetch_next_write(qp, place.direct);
   if (takes) {

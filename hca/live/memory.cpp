@@ -185,12 +185,14 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
   }
   if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
   place.direct = nullptr;
-  const std::uint32_t slot = slot_of(place.owner);
-  if (slot >= kMaxProcesses || fabric_.process(slot).token.load() != place.owner) {
-    return Access::unreachable;
-  }
-  place.pid = fabric_.process(slot).pid;
-  return known(place.owner, place.pid) ? Access::ok : Access::unreachable;
+  return reach(place.owner, place.pid) ? Access::ok : Access::unreachable;
+}
+
+bool Memory::reach(Token token, std::uint32_t& pid) noexcept {
+  const std::uint32_t slot = slot_of(token);
+  if (slot >= kMaxProcesses || fabric_.process(slot).token.load() != token) return false;
+  pid = fabric_.process(slot).pid;
+  return known(token, pid);
 }
 
 bool Memory::known(Token token, std::uint32_t pid) noexcept {

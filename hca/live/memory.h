@@ -67,6 +67,9 @@ class Memory {
                                 std::uint64_t iova, std::uint64_t length) noexcept;
   void disown(std::uint32_t index) noexcept;
 
+  // Is `token` a peer whose memory may be accessed? Its process id.
+  [[nodiscard]] bool reach(Token token, std::uint32_t& pid) noexcept;
+
   // Moves `length` > 0 bytes; the last byte of the target last.
   [[nodiscard]] Access write(const Place& to, const std::uint8_t* from,
                              std::uint64_t length) noexcept;

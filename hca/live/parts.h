@@ -16,6 +16,7 @@ struct LiveParts {
   LocalObjects& objects;
   class Memory& memory;
   class IdlePolls& idle_polls;
+  class SharedCopies& shared_copies;
   class LiveEvents& events;
   class Hazards& hazards;
   class LiveCompletions& completions;

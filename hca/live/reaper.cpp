@@ -87,6 +87,17 @@ void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
   });
   reap_table(mr(0), h.mr_high, kMaxMrs,
              [](MrRecord& m, std::uint32_t) { m.key.store(0, std::memory_order_release); });
+  // Of its own transfers nobody takes a range any more. A helper that has one finds that out.
+  const std::uint32_t processes = std::min(h.process_high.load(), kMaxProcesses);
+  for (std::uint32_t i = 0; i < processes; ++i) {
+    CopyRecord& record = copy(i);
+    std::uint64_t job = record.reserved.load(std::memory_order_acquire);
+    if (job >> 32 != token) continue;
+    record.open.store(0, std::memory_order_release);
+    record.reserved.compare_exchange_strong(job, 0, std::memory_order_release);
+  }
+  copy(slot).open.store(0, std::memory_order_release);
+  copy(slot).active.store(0, std::memory_order_release);
   const std::uint64_t pages = std::min(h.heap_high, Layout::heap_pages(size()));
   PageTag* tag = tags();
   for (std::uint64_t page = 0; page < pages;) {

@@ -35,6 +35,9 @@ class Tables {
   [[nodiscard]] ProcessRecord& process(std::uint32_t i) const noexcept {
     return at<ProcessRecord>(Layout::processes)[i];
   }
+  [[nodiscard]] CopyRecord& copy(std::uint32_t i) const noexcept {
+    return at<CopyRecord>(Layout::copies)[i];
+  }
   [[nodiscard]] Hazard& hazard(std::uint32_t i) const noexcept {
     return at<Hazard>(Layout::hazards)[i];
   }
