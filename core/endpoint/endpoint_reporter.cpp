@@ -54,6 +54,7 @@ EndpointReport EndpointReporter::report() const {
   report_memory(&report);
   report.operations.unexpected = operations_.unexpected.unexpected_count();
   report.operations.rendezvous = operations_.put.rendezvous_count();
+  report.operations.measured_limit = operations_.send_engine.measured_limit();
   report.operations.rtrs = operations_.rtr.rtrs_sent();
   report.operations.puts = operations_.put.puts();
   report.operations.put_completions = operations_.put.put_completions();

@@ -13,7 +13,7 @@ namespace turnout {
 namespace {
 // Copies take less up to there than a system call that reads the other process's memory, measured
 // with bench/fi_pingpong: docs/decisions/027-eager-fragments.md.
-constexpr std::uint64_t kThresholdOfVirtualAdapter = 8 << 10;
+constexpr std::uint64_t kThresholdOfVirtualAdapter = EagerLimit::kLeast;
 // Of rings for which there is room: docs/decisions/028-large-ring-entries.md. Not a power of two:
 // the ends of entries, where small messages are, lie in different cache sets.
 constexpr std::uint32_t kLargeRingEntry = (16 << 10) + 64;
@@ -52,6 +52,7 @@ Status Startup::choose_default_channel() {
   if (threshold == 0 && context_.device->is_between_processes()) {
     threshold = kThresholdOfVirtualAdapter;
     if (large == 0 && !settings.is_given("ring_entry_size")) large = kLargeRingEntry;
+    context_.format.measures_limit = large != 0;
   }
   if (dc && large > settings.ring_entry_size && large <= settings.unexpected_memory)
     context_.format.large_ring_entry = static_cast<std::uint32_t>(large);

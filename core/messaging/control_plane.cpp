@@ -54,9 +54,11 @@ bool ControlPlane::pump_control() {
   return moved;
 }
 
-void ControlPlane::send_fin(Peer& peer, std::uint64_t operation, const Status& status) {
+void ControlPlane::send_fin(Peer& peer, std::uint64_t operation, const Status& status,
+                            Nanoseconds read) {
   send_control(peer, Purpose::credit,
                {.type = wire::Control::fin,
+                .ring_address = static_cast<std::uint64_t>(read),
                 .operation = operation,
                 .status = static_cast<std::uint32_t>(status.code())});
 }

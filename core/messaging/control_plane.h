@@ -26,7 +26,8 @@ class ControlPlane : Component {
   void send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
                     const wire::Detail* detail = nullptr);
   bool pump_control();
-  void send_fin(Peer& peer, std::uint64_t operation, const Status& status);
+  // `read`: when, if a sender that measures may like to know.
+  void send_fin(Peer& peer, std::uint64_t operation, const Status& status, Nanoseconds read = 0);
   [[nodiscard]] std::deque<PendingControl>& pending_control() noexcept { return pending_control_; }
 
  private:

@@ -66,6 +66,10 @@ bool RdmaEngine::post_segment(Transfer& transfer, std::uint64_t length) {
     status = resources_.pool(Purpose::data)[peer.data_queue]->post(record);
   }
   context_.charge(Work::post, 1);
+  // By then an adapter that carries out requests in the call that posts them has read all.
+  if (context_.format.measures_limit && transfer.kind == Transfer::Kind::read &&
+      (timed_.transfer == nullptr || timed_.transfer == &transfer))
+    timed_ = {&transfer, context_.clock.now()};
   if (!status.ok()) transfer.status = std::move(status);
   return transfer.status.ok();
 }
@@ -142,6 +146,11 @@ bool RdmaEngine::pump_transfers() {
   return moved;
 }
 
+// When all of a message had been read; 0: not measured.
+Nanoseconds RdmaEngine::read_at(const Transfer& transfer) noexcept {
+  return timed_.transfer == &transfer ? std::exchange(timed_, {}).time : 0;
+}
+
 // The last byte arrived, so the message is complete; the read's completion is still to come.
 void RdmaEngine::end_read_early(Transfer& transfer) {
   Peer& peer = *transfer.peer;
@@ -149,7 +158,7 @@ void RdmaEngine::end_read_early(Transfer& transfer) {
   transfer.watched.byte = nullptr;
   RecvOperation& receive = *std::exchange(transfer.incoming.receive, nullptr);
   --receive.transfers;
-  if (!peer.lost) control_.send_fin(peer, transfer.incoming.fin, Status{});
+  if (!peer.lost) control_.send_fin(peer, transfer.incoming.fin, Status{}, read_at(transfer));
   posted_.end_receive(receive, transfer.completion, transfer.incoming.overflow, Status{});
 }
 
@@ -168,7 +177,7 @@ void RdmaEngine::end_transfer(Transfer& transfer) {
     RecvOperation& receive = *transfer.incoming.receive;
     --receive.transfers;
     if (!peer.lost && transfer.kind == Transfer::Kind::read && transfer.incoming.fin != 0) {
-      control_.send_fin(peer, transfer.incoming.fin, transfer.status);
+      control_.send_fin(peer, transfer.incoming.fin, transfer.status, read_at(transfer));
     }
     release_rc();
     posted_.end_receive(receive, transfer.completion, transfer.incoming.overflow, transfer.status);
@@ -202,6 +211,7 @@ Status RdmaEngine::refused_key(const Peer& peer, const SendRecord& record, ibv_w
 }
 
 void RdmaEngine::drop_transfer(Transfer& transfer) {
+  if (timed_.transfer == &transfer) timed_ = {};
   MemoryRegistration::release_regions(transfer);
   if (transfer.watched.byte != nullptr) std::erase(polled_, &transfer);
   if (transfer.announcement != nullptr) records_.sends.give_back(transfer.announcement);

@@ -37,12 +37,18 @@ class RdmaEngine : MessagingUser {
  private:
   [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
   [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
+  [[nodiscard]] Nanoseconds read_at(const Transfer& transfer) noexcept;
 
   PostedReceives& posted_;
   SendBacklog& backlog_;
 
   std::vector<Transfer*> polled_;  // whose last byte is polled
   LinkedList<Transfer> active_transfers_;
+  // The read of a message whose sender may measure how long it takes.
+  struct Timed {
+    const Transfer* transfer = nullptr;
+    Nanoseconds time = 0;
+  } timed_;
   bool posts_in_progress_ = false;  // large messages are posted by progress(), see leaves_posting()
 };
 

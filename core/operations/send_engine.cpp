@@ -75,7 +75,11 @@ Status SendEngine::send_now(const SendRequest& request) {
   // what arrives.
   const bool delayed = (request.delivery_complete || request.match_complete) && !request.inject;
   const bool acknowledged = delayed && (request.match_complete || context_.over_datagrams());
-  const bool large = !request.inject && is_large(*peer, iov.total);
+  const bool measured = !request.inject && is_measured(*peer, iov.total);
+  const bool alone = measured && nothing_is_under_way(*peer);
+  const Nanoseconds began = measured ? context_.clock.now() : 0;
+  const bool large = measured ? limit_.takes_rendezvous(iov.total, alone)
+                              : !request.inject && is_large(*peer, iov.total);
   const bool eager = iov.total <= sender_.max_payload(*peer) && !large && !delayed;
   const std::size_t at = put_.find_rtr(*peer, request.tagged, request.tag);
   if (at != PutEngine::kNoRtr && large) {
@@ -88,7 +92,8 @@ Status SendEngine::send_now(const SendRequest& request) {
     }
   }
 
-  const bool wait = large && at == PutEngine::kNoRtr && put_.may_defer(*peer);
+  // No RTR comes for a message of a size for which none is sent.
+  const bool wait = large && !measured && at == PutEngine::kNoRtr && put_.may_defer(*peer);
   if (!wait && defers(*peer)) {
     context_.work_pending = true;
     put_.release_deferred(*peer);
@@ -102,6 +107,7 @@ Status SendEngine::send_now(const SendRequest& request) {
                           .length = iov.total,
                           .counts_as = iov.total};
     if (sender_.post_stream(*peer, message)) {
+      if (measured) limit_.eager_took(iov.total, 1, context_.clock.now() - began);
       context_.finish(request.report, {.context = request.report.context,
                                        .length = iov.total,
                                        .tag = request.tag,
@@ -156,7 +162,14 @@ Status SendEngine::send_now(const SendRequest& request) {
   }
   if (operation->acknowledged) operation->flags |= wire::kAcknowledge;
   if (operation->acknowledged || operation->confirmed) backlog_.await_fin(*operation);
-  if (!peer->state->tx.backlog.empty() || !try_operation(*operation)) backlog_.enqueue(*operation);
+  const bool rendezvous = operation->rendezvous;
+  if (alone && rendezvous) timed_ = {operation->id, began};
+  if (!peer->state->tx.backlog.empty() || !try_operation(*operation)) {
+    backlog_.enqueue(*operation);
+  } else if (measured && !rendezvous && !peer->lost) {
+    const std::size_t most = sender_.max_payload(*peer);
+    limit_.eager_took(iov.total, (iov.total + most - 1) / most, context_.clock.now() - began);
+  }
   put_.consume_rtr(*peer, at);
   return {};
 }
@@ -347,6 +360,14 @@ void SendEngine::on_fin(const wire::ControlMessage& message, Peer& peer) {
     return;
   }
   if (peer.tx.awaiting_fin > 0) --peer.tx.awaiting_fin;
+  if (timed_.id == operation->id) {
+    // The receiver knows when it had the message: its FIN may wait behind its other messages, and
+    // this process may look late. A time that cannot be is of another clock.
+    const auto read = static_cast<Nanoseconds>(message.ring_address);
+    if (read > timed_.began && read <= context_.clock.now())
+      limit_.rendezvous_took(operation->iov.total, read - timed_.began);
+    timed_ = {};
+  }
   backlog_.end_send(*operation, SendBacklog::status_reported(peer, message.status, "fetch"));
 }
 

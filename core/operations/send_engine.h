@@ -5,6 +5,7 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
+#include "core/operations/eager_limit.h"
 #include "core/operations/put_engine.h"
 
 namespace turnout {
@@ -24,6 +25,8 @@ class SendEngine : MessagingUser {
   // One of the requests of this operation of ours has been delivered.
   void on_delivered(Peer& peer, std::uint64_t id);
   void release_overdue();
+  // The bytes above which messages use rendezvous, by what was measured; 0: nothing was.
+  [[nodiscard]] std::size_t measured_limit() const noexcept { return limit_.limit(); }
 
  private:
   // Sent already: the usual message, which waits for nothing and for which nobody waits.
@@ -34,13 +37,30 @@ class SendEngine : MessagingUser {
   }
   // For a short message that could not be sent: true if it may be sent now.
   [[nodiscard, gnu::noinline]] bool go_on_with_credits(Peer& peer);
-  // Whether a message of this size uses rendezvous.
+  // Whether what was measured decides if a message of this size uses rendezvous.
+  [[nodiscard]] bool is_measured(const Peer& peer, std::size_t bytes) const noexcept {
+    return context_.format.measures_limit && bytes > EagerLimit::kLeast && has_large_ring(peer) &&
+           bytes <= context_.format.most_over(peer.state->tx.ring.shape());
+  }
+  // The receiver has taken what was sent before, as far as is known.
+  [[nodiscard]] bool nothing_is_under_way(const Peer& peer) const noexcept {
+    const PeerTxState& tx = peer.state->tx;
+    return peer.tx.awaiting_fin == 0 && tx.backlog.empty() &&
+           tx.ring.credits + 1 >= tx.ring.entries;
+  }
+  // Of other messages.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool send_fragments(SendOperation& operation);
   [[nodiscard]] bool post_part(SendOperation& operation, StreamMessage& message);
 
   SendBacklog& backlog_;
   PutEngine& put_;
+  EagerLimit limit_;
+  // The rendezvous that is measured.
+  struct {
+    std::uint64_t id = 0;  // of its operation; 0: none
+    Nanoseconds began = 0;
+  } timed_;
 };
 
 }  // namespace turnout

@@ -198,6 +198,7 @@ void describe(auto&& io, Is<EndpointReport> auto& report) {
          report.operations.rtrs, "puts", report.operations.puts, "puts_told",
          report.operations.put_completions, "credit_messages", report.operations.credit_messages,
          "refusals", report.operations.refusals);
+  if (io.has("measured_limit")) io("measured_limit", report.operations.measured_limit);
   if (io.has("registrations")) io.object("registrations", report.registrations);
   io("rc_queue_pairs_peak", report.rc_queue_pairs_peak);
   if (io.has("shared_receives")) io.object("shared_receives", report.shared_receives);

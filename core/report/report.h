@@ -136,6 +136,8 @@ struct OperationCounts {
   // RTRs sent; large messages written to RTRs of the peer, and those of
   // them that needed a put completion (operations/rtr_engine.cpp).
   std::uint64_t rtrs = 0, puts = 0, put_completions = 0;
+  // Bytes above which messages used rendezvous at the end, where that is measured; 0: nothing was.
+  std::uint64_t measured_limit = 0;
 };
 
 struct EndpointReport {

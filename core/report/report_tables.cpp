@@ -247,6 +247,10 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
        "{} unexpected messages, {} rendezvous messages, {} credit messages, {} requests refused",
        human_count(counts.unexpected), human_count(counts.rendezvous),
        human_count(counts.credit_messages), human_count(counts.refusals));
+  if (counts.measured_limit != 0) {
+    line(out, "messages above {} use rendezvous, by the time that both took",
+         value::human_bytes(counts.measured_limit));
+  }
   registrations_line(out, report.registrations);
   *out += '\n';
   receives_line(out, report.shared_receives);

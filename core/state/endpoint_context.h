@@ -42,6 +42,8 @@ struct MessageFormat {
   // with such a ring, messages of up to half of it are eager.
   std::uint32_t large_ring_entry = 0;
   std::uint32_t large_ring_entries = 0;
+  // Which of these use rendezvous depends on what both take (operations/eager_limit.h).
+  bool measures_limit = false;
   // Bytes of the longest message that such a ring makes eager, if its entries are large; else 0.
   [[nodiscard]] std::size_t most_over(RingShape ring) const noexcept {
     if (large_ring_entry == 0 || ring.entry_size <= own_eager_size) return 0;

@@ -281,6 +281,7 @@ struct ControlMessage {
   // receive queue; ready: of the target, if made.
   // feedback: processes of the receiver's node that its sender sends to, if it has XRC
   std::uint32_t qp_id = 0;
+  // fin: when the message had been read, by the clock of the host that both are on; 0: not said
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
   std::uint32_t ring_entries = 0;   // feedback: RC queue pairs its adapter holds for it

@@ -76,8 +76,8 @@ struct Surroundings {
   }
 
   struct HandClock final : Clock {
-    [[nodiscard]] Nanoseconds now() noexcept override { return time; }
-    Nanoseconds time = 1;
+    [[nodiscard]] Nanoseconds now() noexcept override { return time += between_calls; }
+    Nanoseconds time = 1, between_calls = 0;
   } clock;
   Settings settings;
   EndpointOptions options;

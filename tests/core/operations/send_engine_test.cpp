@@ -133,6 +133,32 @@ TEST(SendEngine, KeepsNoMoreCopiesThanALargeRingHasEntries) {
   EXPECT_EQ(world.data.posted.size(), 2u);
 }
 
+// What a rendezvous takes ends when the receiver had the message, by what its FIN says of that.
+TEST(SendEngine, MeasuresWhatBothKindsOfALongMessageTake) {
+  LargeRingWorld world;
+  world.context.format.measures_limit = true;
+  world.context.format.rendezvous_threshold = EagerLimit::kLeast;
+  std::vector<std::byte> bytes(12 << 10);
+  world.clock.between_calls = 1000;  // of an eager message
+  for (std::uint32_t i = 0; i < 2 * EagerLimit::kFirst + 8; ++i) {
+    world.complete(world.data);
+    world.ring().credits = LargeRingWorld::kEntries;
+    EXPECT_TRUE(world.send(world.peer, i, bytes).ok());
+    if (world.peer.tx.awaiting_fin == 0) {
+      EXPECT_LT(i, 2 * EagerLimit::kFirst) << "an eager message took longer";
+      continue;
+    }
+    wire::ControlMessage fin;
+    for (const SendOperation* waiting : world.backlog.awaiting_fin()) {
+      if (waiting != nullptr) fin.operation = waiting->id;
+    }
+    fin.ring_address = static_cast<std::uint64_t>(world.clock.time + 10);
+    world.clock.time += 1'000'000;
+    world.send_engine.on_fin(fin, world.peer);
+  }
+  EXPECT_EQ(world.send_engine.measured_limit(), EagerLimit::kLeast);
+}
+
 TEST(SendEngine, CompletesALargeMessageByTheFinOfItsReceiver) {
   SendWorld world;
   Peer& peer = world.add_known_peer();
