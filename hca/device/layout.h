@@ -329,6 +329,9 @@ static_assert(sizeof(MulticastRecord) == 24);
 // What an initiator touches now: target number << 32 | key. Whoever invalidates a QP or a region
 // waits until no word names it, so that nothing lands afterwards (as a real adapter guarantees).
 using Hazard = std::atomic<std::uint64_t>;
+[[nodiscard]] constexpr std::uint64_t hazard_of(std::uint32_t number, std::uint32_t key) noexcept {
+  return std::uint64_t{number} << 32 | key;
+}
 
 // Heap: one word for each page: owner's token, 0 when free. Free pages are zero.
 using PageTag = std::uint32_t;

@@ -165,7 +165,7 @@ struct Cq {
   SpinLock poll_lock;                   // consumers of this process
   bool single_threaded;                 // IBV_CREATE_CQ_ATTR_SINGLE_THREADED: no poll_lock
   bool extended;
-  Completion current;                     // start_poll .. end_poll
+  Completion current;  // start_poll .. end_poll
   std::atomic<std::uint32_t> users;
   std::uint32_t comp_events_read;  // guarded by verbs.mutex
   std::uint32_t async_events_read;
@@ -273,6 +273,19 @@ struct Retry {
   bool waiting_rnr;  // which kind of retry
   std::uint32_t rnr_left, left;
 };
+// A region of directly addressable memory, as a request found it.
+struct DirectRegion {
+  std::uint64_t registration;  // registration << 32 | key; 0: none
+  std::uint64_t direct;        // our address of iova
+  std::uint64_t iova, length;
+};
+// Where the latest RDMA write went; see live/direct_writes.h.
+struct LatestWrite {
+  std::uint64_t identity;  // of the target, as QpRecord's
+  DirectRegion region;
+  std::uintptr_t end;   // of the bytes written
+  DirectRegion source;  // of registered bytes that went to a peer
+};
 struct Qp : QpHandles {
   std::uint64_t magic;
   QpKind kind;
@@ -296,7 +309,7 @@ struct Qp : QpHandles {
   std::uint32_t posted;                  // requests accepted so far
   std::atomic<std::uint32_t> reclaimed;  // of these, known done to the user (polled); any thread
   SendWqe scratch;                       // the request being built or executed
-  std::uintptr_t written;                // where its latest inline RDMA write ended
+  LatestWrite latest_write;
   RequestBatch build;
   DciStreams streams;
   Fifo<SendWqe> queue;        // accepted, waiting behind a stalled head

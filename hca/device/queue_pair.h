@@ -63,6 +63,10 @@ inline void begin_connection(Qp& qp, std::uint32_t connection) noexcept {
   return true;
 }
 
+// Has the send queue room for a request?
+[[nodiscard]] inline bool has_room(const Qp& qp) noexcept {
+  return qp.posted - qp.reclaimed.load(std::memory_order_acquire) < qp.init.cap.max_send_wr;
+}
 // May this request be posted to the queue pair in this phase? 0 or errno.
 [[nodiscard]] int check_request(const Qp& qp, QpPhase phase, const SendWqe& wqe) noexcept;
 

@@ -6,8 +6,10 @@
 // Any thread.
 #pragma once
 
+#include "hca/device/copy_in_order.h"
 #include "hca/device/data_path.h"
 #include "hca/device/queue_pair.h"
+#include "hca/live/direct_writes.h"
 #include "hca/live/idle_polls.h"
 #include "hca/live/send_queues.h"
 #include "hca/live/shared_copies.h"
@@ -24,12 +26,22 @@ class LiveDataPath final : public DataPath, LiveParts {
   int send(Qp& qp, SendWqe& wqe) override {
     idle_polls.found_work();
     const QpPhase phase = qp.record->phase();
+    const bool at_once = phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed);
+    if (at_once && wqe.is_inline && wqe.length > 0 && has_room(qp)) {
+      if (std::uint8_t* const to = direct_writes.begin(qp, wqe, wqe.length); to != nullptr) {
+        copy_in_order(to, wqe.data, wqe.length);
+        direct_writes.end(qp, to + wqe.length);
+        wqe.position = ++qp.posted;
+        if (is_signaled(qp, wqe)) send_queues.complete(qp, wqe, IBV_WC_SUCCESS);
+        return 0;
+      }
+    }
     if (const int error = check_request(qp, phase, wqe); error != 0) return error;
     wqe.position = ++qp.posted;
-    if (phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed)) [[likely]] {
+    if (at_once) [[likely]] {
       const auto [step, status] = executor.execute(qp, wqe);
       if (step == Step::done) [[likely]] {
-        if (status != IBV_WC_SUCCESS || qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0) {
+        if (status != IBV_WC_SUCCESS || is_signaled(qp, wqe)) {
           send_queues.complete(qp, wqe, status);
         }
         return 0;
@@ -66,6 +78,11 @@ class LiveDataPath final : public DataPath, LiveParts {
   }
   int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) override {
     return events.take_completion(channel, cq, cq_context);
+  }
+
+ private:
+  static bool is_signaled(const Qp& qp, const SendWqe& wqe) noexcept {
+    return qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0;
   }
 };
 

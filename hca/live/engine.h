@@ -42,9 +42,10 @@ class LiveEngine {
   Memory memory_{*fabric_};
   LocalObjects local_;
   IdlePolls idle_polls_;
-  LiveParts parts_{*fabric_, local_,       memory_,      idle_polls_, shared_copies_, events_,
-                   hazards_, completions_, receives_,    regions_,    windows_,       multicast_,
-                   numbers_, executor_,    send_queues_, xrc_,        queue_pairs_,   srqs_};
+  LiveParts parts_{*fabric_,     local_,     memory_,      idle_polls_,    shared_copies_,
+                   events_,      hazards_,   completions_, receives_,      regions_,
+                   windows_,     multicast_, numbers_,     direct_writes_, executor_,
+                   send_queues_, xrc_,       queue_pairs_, srqs_};
   SharedCopies shared_copies_{parts_};
   LiveEvents events_{parts_};
   Hazards hazards_{parts_};
@@ -54,6 +55,7 @@ class LiveEngine {
   LiveWindows windows_{parts_};
   LiveMulticast multicast_{parts_};
   QpNumbers numbers_{parts_};
+  DirectWrites direct_writes_{parts_};
   Executor executor_{parts_};
   LiveSendQueues send_queues_{parts_};
   LiveXrc xrc_{parts_};

@@ -4,18 +4,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hca/device/copy_in_order.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
+#include "hca/live/direct_writes.h"
 #include "hca/live/shared_copies.h"
 #include "hca/live/streams.h"
 
 namespace turnout::hca {
 namespace {
-
-constexpr std::uint64_t hazard_of(std::uint32_t number, std::uint32_t key) {
-  return std::uint64_t{number} << 32 | key;
-}
 
 // What lies in front of a UD message: a global route header (IBTA 8.3) when its address is global,
 // else 40 bytes without meaning. Source and destination are the one port.
@@ -34,21 +32,6 @@ struct Grh {
   }
 };
 static_assert(sizeof(ibv_grh) == kGrhBytes);
-
-// Inline writes that lie equally far apart go on so, as those to a ring do. The core that receives
-// has the lines of the next ones: they are fetched while the program prepares its message, or the
-// store would hold up what follows it. Where nothing is mapped a prefetch does nothing.
-void prefetch_next_write(Qp& qp, const std::uint8_t* end) noexcept {
-  constexpr std::uintptr_t kAhead = 4;
-  const auto now = reinterpret_cast<std::uintptr_t>(end);
-  const std::uintptr_t next = now + kAhead * (now - qp.written);
-  qp.written = now;
-#if defined(__x86_64__)
-  asm volatile("prefetchw (%0)" : : "r"(next - 1));
-#else
-  __builtin_prefetch(reinterpret_cast<const std::uint8_t*>(next - 1), 1);
-#endif
-}
 
 }  // namespace
 
@@ -114,6 +97,15 @@ ibv_wc_status Executor::gather_regions(Qp& qp, SendWqe& wqe, unsigned rights,
   for (std::uint32_t i = 0; i < wqe.num_sge; ++i) {
     const ibv_sge& sge = wqe.sge[i];
     if (sge.length == 0) continue;
+    const DirectRegion& latest = qp.latest_write.source;
+    if (rights == 0 && sge.lkey == static_cast<std::uint32_t>(latest.registration) &&
+        covers(latest.iova, latest.length, sge.addr, sge.length) &&
+        memory.is_registered(latest.registration)) {
+      // NOLINTNEXTLINE: an address of ours
+      out.add(reinterpret_cast<std::uint8_t*>(latest.direct + (sge.addr - latest.iova)),
+              sge.length);
+      continue;
+    }
     Place place;
     const Access access = memory.find(sge.lkey, pd, sge.addr, sge.length, rights, place);
     // A local key of another process's region would be a guess: only our own count.
@@ -122,6 +114,9 @@ ibv_wc_status Executor::gather_regions(Qp& qp, SendWqe& wqe, unsigned rights,
       return IBV_WC_LOC_PROT_ERR;
     }
     out.add(place.direct, sge.length);
+    if (place.registration == 0 || !memory.describe(place.registration, qp.latest_write.source)) {
+      qp.latest_write.source = {};
+    }
   }
   return out.length > kMaxMessage ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
@@ -204,7 +199,7 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
     place.remote += part.length;
     address += part.length;
   }
-  if (wqe.is_inline && place.direct != nullptr) prefetch_next_write(qp, place.direct);
+  if (!reads && place.direct != nullptr) direct_writes.remember(qp, target, place);
   if (takes) {
     Completion entry{};
     entry.wr_id = receive.wr_id;
@@ -402,6 +397,16 @@ Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
   if (qp.kind == QpKind::ud && wqe.multicast) {
     send_to_group(qp, wqe, local);
     return Step::done;
+  }
+  if (local.length > 0) {
+    if (std::uint8_t* to = direct_writes.begin(qp, wqe, local.length); to != nullptr) {
+      for (std::uint32_t i = 0; i < local.count; ++i) {
+        copy_in_order(to, local.part[i].data, local.part[i].length);
+        to += local.part[i].length;
+      }
+      direct_writes.end(qp, to);
+      return Step::done;
+    }
   }
   const Attempt attempt = run(qp, wqe, local);
   // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.

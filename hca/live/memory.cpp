@@ -181,11 +181,20 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
       return Access::bad_key;
     }
     place.direct = reinterpret_cast<std::uint8_t*>(direct + (address - iova));  // NOLINT: our own
+    place.registration = record.window == 0 ? of : 0;
     return Access::ok;
   }
   if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
   place.direct = nullptr;
   return reach(place.owner, place.pid) ? Access::ok : Access::unreachable;
+}
+
+bool Memory::describe(std::uint64_t registration, DirectRegion& out) const noexcept {
+  const View& view = views_[static_cast<std::uint32_t>(registration) >> 8];
+  out = {registration, view.direct.load(std::memory_order_relaxed),
+         view.iova.load(std::memory_order_relaxed), view.length.load(std::memory_order_relaxed)};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return is_registered(registration);
 }
 
 bool Memory::reach(Token token, std::uint32_t& pid) noexcept {

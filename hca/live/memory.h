@@ -32,6 +32,7 @@ struct Place {
   std::uint64_t remote = 0;        // address in the owner
   Token owner = 0;                 // 0: pages of a file, anybody's
   std::uint32_t pid = 0;
+  std::uint64_t registration = 0;  // as DirectRegion's; 0: of a window, or not direct
 };
 
 class Memory {
@@ -51,6 +52,18 @@ class Memory {
   [[nodiscard]] Access find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
                             std::uint64_t length, unsigned rights, Place& place,
                             std::uint32_t number = 0) noexcept;
+
+  // The region of a Place that find() has found. False: it has gone meanwhile. The caller's hazard
+  // names its key.
+  [[nodiscard]] bool describe(std::uint64_t registration, DirectRegion& out) const noexcept;
+  // Is what describe() told of this registration still so? The caller's hazard names its key.
+  [[nodiscard]] bool is_registered(std::uint64_t registration) const noexcept {
+    const std::uint32_t index = static_cast<std::uint32_t>(registration) >> 8;
+    const MrRecord& record = fabric_.mr(index);
+    return record.key.load(std::memory_order_acquire) == static_cast<std::uint32_t>(registration) &&
+           record.registration.load(std::memory_order_relaxed) == registration >> 32 &&
+           views_[index].of.load(std::memory_order_acquire) == registration;
+  }
 
   // Of a region of this process's own memory: where it is, from before its key is valid until after
   // it is not.

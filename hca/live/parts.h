@@ -25,6 +25,7 @@ struct LiveParts {
   class LiveWindows& windows;
   class LiveMulticast& multicast;
   class QpNumbers& numbers;
+  class DirectWrites& direct_writes;
   class Executor& executor;
   class LiveSendQueues& send_queues;
   class LiveXrc& xrc;

@@ -95,6 +95,7 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   if (qp.kind == QpKind::xrc_tgt) return xrc.modify_target(qp, attr, mask);
   const std::lock_guard lock(qp.sq_lock);
+  qp.latest_write = {};  // the target, and whether it may be reached, can change
   QpRecord& r = *qp.record;
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
   const auto from = QpRecord::phase_of(identity);

@@ -41,9 +41,8 @@ class SharedCopies : LiveParts {
   [[nodiscard]] Access copy(const SharedCopy& wanted) noexcept;
   // Of a process that has nothing to do: copies a range if an initiator wants it.
   void help() noexcept {
-    CopyRecord& record = fabric.copy(slot_of(fabric.me()));
-    if (record.open.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      help_with(record);
+    if (own_.open.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      help_with(own_);
   }
 
  private:
@@ -54,6 +53,7 @@ class SharedCopies : LiveParts {
                                     Token target) const noexcept;
   void help_with(CopyRecord& record) noexcept;
 
+  CopyRecord& own_ = fabric.copy(slot_of(fabric.me()));
   std::atomic<std::uint32_t> jobs_{0};
   std::atomic<bool> helping_{false};  // one thread at a time
 };

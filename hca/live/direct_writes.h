@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// DirectWrites: RDMA writes of a connection that go to the region of the one before, as those to a
+// ring do, without another search for it.
+//
+// What the search found and allowed is kept in the queue pair (LatestWrite). It holds while the
+// target is in the same phase of the same connection and the region has the same registration: all
+// else that was checked is written before these are and stays while they do. The hazard is named
+// before they are looked at, as for every request: see executor.h.
+//
+// RC alone: the other kinds have many targets. All with the sq_lock of the queue pair held.
+#pragma once
+
+#include "hca/device/qp_state.h"
+#include "hca/device/rules.h"
+#include "hca/live/memory.h"
+#include "hca/live/receives.h"
+
+namespace turnout::hca {
+
+class DirectWrites : LiveParts {
+ public:
+  explicit DirectWrites(const LiveParts& parts) : LiveParts(parts) {}
+
+  // Our address of the request's `length` > 0 bytes at the target, if they lie where the latest
+  // write went: the request's hazard is named until end(). Null: somewhere else.
+  [[nodiscard, gnu::always_inline]] std::uint8_t* begin(Qp& qp, const SendWqe& wqe,
+                                                        std::uint64_t length) noexcept {
+    const DirectRegion& region = qp.latest_write.region;
+    if (wqe.rkey != static_cast<std::uint32_t>(region.registration) ||
+        wqe.opcode != IBV_WR_RDMA_WRITE ||
+        !covers(region.iova, region.length, wqe.remote, length)) {
+      return nullptr;
+    }
+    const std::uint32_t number = qp.attr.dest_qp_num;
+    const QpRecord& target = fabric.qp(number & (kMaxQps - 1));
+    qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
+    if (target.identity.load(std::memory_order_acquire) != qp.latest_write.identity ||
+        target.dest_qpn != qp.number ||
+        target.sequence.follows.load(std::memory_order_relaxed) != qp.connection ||
+        (target.access & IBV_ACCESS_REMOTE_WRITE) == 0 ||
+        !memory.is_registered(region.registration)) [[unlikely]] {
+      qp.hazard->store(0, std::memory_order_release);
+      return nullptr;
+    }
+    // NOLINTNEXTLINE: an address of ours
+    return reinterpret_cast<std::uint8_t*>(region.direct + (wqe.remote - region.iova));
+  }
+  // The bytes are written, the last one before `end`.
+  void end(Qp& qp, const std::uint8_t* end) noexcept {
+    prefetch_next(qp.latest_write, end);
+    qp.hazard->store(0, std::memory_order_release);
+  }
+  // After another write, whose bytes end at `end`.
+  void remember(Qp& qp, const RequestTarget& target, const Place& end) noexcept {
+    LatestWrite& latest = qp.latest_write;
+    prefetch_next(latest, end.direct);
+    latest.identity = target.record->identity.load(std::memory_order_acquire);
+    if (qp.kind != QpKind::rc || end.registration == 0 || latest.identity >> 8 != target.number ||
+        !can_receive(QpRecord::phase_of(latest.identity)) ||
+        !memory.describe(end.registration, latest.region)) {
+      latest.region = {};
+    }
+  }
+
+ private:
+  // Writes that lie equally far apart go on so. The core that receives has the lines of the next
+  // ones: they are fetched while the program prepares its message, or the store would hold up what
+  // follows it. Where nothing is mapped a prefetch does nothing.
+  static void prefetch_next(LatestWrite& latest, const std::uint8_t* end) noexcept {
+    constexpr std::uintptr_t kAhead = 4;
+    const auto now = reinterpret_cast<std::uintptr_t>(end);
+    const std::uintptr_t next = now + kAhead * (now - latest.end);
+    latest.end = now;
+#if defined(__x86_64__)
+    asm volatile("prefetchw (%0)" : : "r"(next - 1));
+#else
+    __builtin_prefetch(reinterpret_cast<const std::uint8_t*>(next - 1), 1);
+#endif
+  }
+};
+
+}  // namespace turnout::hca
