@@ -104,6 +104,9 @@ void EndpointEvents::on_transfer_done(Transfer& transfer, Status status) {
 bool EndpointEvents::poll_receive_queue() {
   return parts_.receive_dispatch.poll_receive_queue();
 }
+bool EndpointEvents::poll_send_queue() {
+  return parts_.send_completions.poll_send_queue();
+}
 bool EndpointEvents::on_wireup_request(const wire::WireupRequest& wireup, PeerId* id) {
   return parts_.receive_dispatch.on_wireup_request(wireup, id);
 }

@@ -10,6 +10,13 @@ namespace {
 }
 }  // namespace
 
+// Where the call that posts a request carries it out, a buffer that was just used comes back at
+// once and is in the cache still, which the others are not.
+inline void SendEngine::take_back_buffers() {
+  if (context_.format.measures_limit && resources_.awaits_completion() && !context_.in_progress)
+    (void)events_.poll_send_queue();
+}
+
 inline bool SendEngine::send_short(Peer& peer, const SendRequest& request) {
   if (request.data.size() != 1 || peer.lost || peer.takes_less) return false;
   const PeerTxState& tx = peer.state->tx;
@@ -27,9 +34,12 @@ inline bool SendEngine::send_short(Peer& peer, const SendRequest& request) {
                          .length = bytes.iov_len,
                          .counts_as = bytes.iov_len};
   };
-  if (!sender_.post_short(peer, message()) &&
-      (bytes.iov_len > sender_.max_payload(peer) || !sender_.post_stream(peer, message()))) {
-    return false;
+  if (!sender_.post_short(peer, message())) {
+    take_back_buffers();
+    if (peer.lost || bytes.iov_len > sender_.max_payload(peer) ||
+        !sender_.post_stream(peer, message())) {
+      return false;
+    }
   }
   context_.finish(request.report, [&]() -> Completion {
     return {.context = request.report.context,
@@ -59,6 +69,7 @@ Status SendEngine::send_now(const SendRequest& request) {
     if (send_short(*peer, request)) return {};
     if (polled || !go_on_with_credits(*peer)) break;
   }
+  take_back_buffers();
   if (peer->lost) return peer->state->loss;
   IoVec iov;
   if (!iov.set(request.data)) {

@@ -31,6 +31,7 @@ class SendEngine : MessagingUser {
  private:
   // Sent already: the usual message, which waits for nothing and for which nobody waits.
   [[nodiscard, gnu::always_inline]] bool send_short(Peer& peer, const SendRequest& request);
+  void take_back_buffers();
   [[nodiscard]] static Status ring_is_full();
   [[nodiscard]] bool has_large_ring(const Peer& peer) const noexcept {
     return over_ring(peer.tx.kind) && context_.format.most_over(peer.state->tx.ring.shape()) > 0;

@@ -58,6 +58,7 @@ class EndpointEvents {
   void retire(const SendRecord& record);
   void on_transfer_done(Transfer& transfer, Status status);
   bool poll_receive_queue();
+  bool poll_send_queue();
   [[nodiscard]] bool on_wireup_request(const wire::WireupRequest& wireup, PeerId* id);
   void take_ud_header(Peer& peer, const wire::Datagram& datagram);
   void reject(Peer& peer);

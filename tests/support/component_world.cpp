@@ -116,6 +116,11 @@ bool EndpointEvents::poll_receive_queue() {
   if (parts_.arrives) parts_.arrives();
   return parts_.answer;
 }
+bool EndpointEvents::poll_send_queue() {
+  parts_.record("poll_send_queue", nullptr);
+  if (parts_.arrives) parts_.arrives();
+  return parts_.answer;
+}
 bool EndpointEvents::on_wireup_request(const wire::WireupRequest& /*wireup*/, PeerId* /*id*/) {
   parts_.record("on_wireup_request", nullptr);
   return parts_.answer;

@@ -120,6 +120,43 @@ TEST(SendEngine, LooksForNoCreditsDuringProgress) {
   EXPECT_EQ(world.polls(), 0u);
 }
 
+// On an adapter that carries out requests in the call that posts them.
+TEST(SendEngine, TakesBuffersBackBeforeItNeedsOne) {
+  LargeRingWorld world;
+  const auto polls = [&] { return world.above.count("poll_send_queue"); };
+  world.ring().credits = 3;
+  std::uint32_t& signalled = world.resources.unsignalled_data.signalled;
+  signalled = 1;
+  EXPECT_TRUE(world.send(world.peer, 1, world.small).ok());
+  EXPECT_EQ(polls(), 0u);  // another adapter
+  world.context.format.measures_limit = true;
+  signalled = 0;
+  EXPECT_TRUE(world.send(world.peer, 2, world.small).ok());
+  EXPECT_EQ(polls(), 0u);  // none is to come
+  signalled = 1;
+  world.context.in_progress = true;
+  EXPECT_TRUE(world.send(world.peer, 3, world.small).ok());
+  EXPECT_EQ(polls(), 0u);
+  world.context.in_progress = false;
+  world.ring().credits = 1;
+  EXPECT_TRUE(world.send(world.peer, 4, world.small).ok());
+  EXPECT_EQ(polls(), 1u);
+  EXPECT_EQ(world.data.posted.size(), 4u);
+}
+
+TEST(SendEngine, SendsNothingToAPeerThatIsLostWhileItTakesBuffersBack) {
+  LargeRingWorld world;
+  world.context.format.measures_limit = true;
+  world.resources.unsignalled_data.signalled = 1;
+  world.ring().credits = 1;
+  world.above.arrives = [&] {
+    world.peer.lost = true;
+    world.peer.state.make().loss = {Code::peer_lost, "gone"};
+  };
+  EXPECT_EQ(world.send(world.peer, 1, world.small).code(), Code::peer_lost);
+  EXPECT_EQ(world.data.posted.size(), 0u);
+}
+
 TEST(SendEngine, KeepsNoMoreCopiesThanALargeRingHasEntries) {
   LargeRingWorld world;
   world.above.answer = false;
