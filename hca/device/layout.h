@@ -23,7 +23,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 8;
+inline constexpr std::uint32_t kLayoutVersion = 9;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -58,7 +58,8 @@ struct alignas(64) Header {
   std::uint64_t file_size;
   std::uint64_t generation;  // random, new for every file
   std::atomic<std::uint32_t> ready;
-  std::uint32_t unused;
+  // A process has no membarrier(2): who names a hazard executes a barrier itself. See hazards.h.
+  std::atomic<std::uint32_t> full_barriers;
   std::atomic<std::uint64_t> next_pd;
   alignas(64) Lock table_lock;  // creation and destruction of records, the heap, reaping
   // One past the highest index ever used; scans stop there.

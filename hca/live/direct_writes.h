@@ -5,13 +5,14 @@
 // What the search found and allowed is kept in the queue pair (LatestWrite). It holds while the
 // target is in the same phase of the same connection and the region has the same registration: all
 // else that was checked is written before these are and stays while they do. The hazard is named
-// before they are looked at, as for every request: see executor.h.
+// before they are looked at, as for every request: see hazards.h.
 //
 // RC alone: the other kinds have many targets. All with the sq_lock of the queue pair held.
 #pragma once
 
 #include "hca/device/qp_state.h"
 #include "hca/device/rules.h"
+#include "hca/live/hazards.h"
 #include "hca/live/memory.h"
 #include "hca/live/receives.h"
 
@@ -33,7 +34,7 @@ class DirectWrites : LiveParts {
     }
     const std::uint32_t number = qp.attr.dest_qp_num;
     const QpRecord& target = fabric.qp(number & (kMaxQps - 1));
-    qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
+    hazards.name(qp, number, wqe.rkey);
     if (target.identity.load(std::memory_order_acquire) != qp.latest_write.identity ||
         target.dest_qpn != qp.number ||
         target.sequence.follows.load(std::memory_order_relaxed) != qp.connection ||

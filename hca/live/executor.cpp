@@ -41,7 +41,7 @@ inline RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   const std::uint32_t number = to_one ? qp.attr.dest_qp_num : wqe.dest_qpn;
   if (!(to_one ? qp.reachable : wqe.reachable) || number > 0xffffff) return target;
   QpRecord& record = fabric.qp(number & (kMaxQps - 1));
-  qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
+  hazards.name(qp, number, wqe.rkey);
   const std::uint64_t identity = record.identity.load(std::memory_order_acquire);
   if (identity >> 8 != number || !can_receive(QpRecord::phase_of(identity))) return target;
   bool right = false;
@@ -247,7 +247,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
     const ReceiveSge& sge = receive.sge[i];
     std::uint64_t room = std::min<std::uint64_t>(sge.length, left);
     if (room == 0) continue;
-    qp.hazard->store(hazard_of(number, sge.key), std::memory_order_seq_cst);
+    hazards.name(qp, number, sge.key);
     Place place;
     if (const Access found =
             memory.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);

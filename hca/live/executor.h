@@ -3,8 +3,7 @@
 //
 // Order of an operation with a receive: take the receive, move the data, complete the receive, then
 // the request. Before it relies on a peer's queue pair or region the initiator names it in its
-// hazard word with a full barrier; the owner first invalidates, then looks at the hazards. So
-// either the initiator sees the invalidation, or the owner sees the initiator.
+// hazard word: see hazards.h.
 //
 // All with the sq_lock of the queue pair held.
 #pragma once

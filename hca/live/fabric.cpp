@@ -2,11 +2,13 @@
 #include "hca/live/fabric.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -46,6 +48,11 @@ Status failure(Code code, int error, fmt::format_string<Arguments...> format,
     text.insert(std::min(text.find("; "), text.size()), fmt::format(": {}", std::strerror(error)));
   }
   return Status(code, std::move(text), error);
+}
+
+// membarrier(2). False: the kernel or a seccomp filter does not allow it.
+bool membarrier(int command) noexcept {
+  return syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
 // What /proc/PID/stat says of a process (proc(5)).
@@ -304,6 +311,8 @@ Status Fabric::join() {
                    "joining fabric {} failed: the limit of {} processes is reached", label_,
                    kMaxProcesses);
   }
+  has_membarrier_ = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+  if (!has_membarrier_) header().full_barriers.store(1);  // before it has anything to be named
   ProcessRecord& p = process(slot);
   const std::uint32_t generation = (p.generation + 1) & 0xffff;
   me_ = make_token(slot, generation);
@@ -319,6 +328,11 @@ Status Fabric::join() {
   if (h.process_high.load() < slot + 1) h.process_high.store(slot + 1);
   reap_dead();
   return {};
+}
+
+void Fabric::barrier() const noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (has_membarrier_) (void)membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
 bool Fabric::alive(Token token) const noexcept {

@@ -82,6 +82,10 @@ class Fabric : public Tables {
   // The descriptors of its processes.
   [[nodiscard]] const PeerPipes& pipes() const noexcept { return pipes_; }
   [[nodiscard]] PeerPipes& pipes() noexcept { return pipes_; }
+  // A full memory barrier in this thread and in all that run in attached processes, unless
+  // Header::full_barriers. A system call, some microseconds.
+  void barrier() const noexcept;
+
   // Wakes the firmware thread of a process, of all attached processes.
   void wake(Token token) noexcept;
   void wake_all() noexcept;
@@ -112,6 +116,7 @@ class Fabric : public Tables {
   Token me_ = 0;
   int pid_ = 0;
   bool left_ = false;  // at exit
+  bool has_membarrier_ = false;
   PeerPipes pipes_{*this};
 };
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hazards: waits until no initiator uses what the caller has invalidated.
 //
-// Before it relies on a region or a queue pair an initiator names it in its hazard word with a full
-// barrier; the owner first invalidates, then waits here: see executor.h. Any thread; may sleep.
+// Before an initiator relies on a region or a queue pair it names it in its hazard word; the owner
+// first invalidates, then waits here. Either the initiator sees the invalidation, or the owner sees
+// the initiator: between the two accesses of each lies a barrier. Initiators are many and owners
+// seldom wait, so the owner makes the barrier of both, by membarrier(2). Any thread; may sleep.
 #pragma once
 
 #include <time.h>
@@ -17,13 +19,23 @@ class Hazards : LiveParts {
  public:
   explicit Hazards(const LiveParts& parts) : LiveParts(parts) {}
 
+  // Before a request of the queue pair, whose sq_lock is held, looks at what it names. Until the
+  // caller stores 0.
+  void name(Qp& qp, std::uint32_t number, std::uint32_t key) noexcept {
+    if (fabric.header().full_barriers.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      qp.hazard->exchange(hazard_of(number, key), std::memory_order_seq_cst);
+    } else {
+      qp.hazard->store(hazard_of(number, key), std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // the owner's barrier is in between
+    }
+  }
+
   // Waits until no initiator touches this region or queue pair. 0: not asked about. held: the queue
   // pair of ours whose sq_lock the caller has, if any.
   void wait_unused(std::uint32_t key, std::uint32_t number, const Qp* held = nullptr) noexcept {
     // Of a queue pair that executes nothing: another value is damage, and others might wait for it.
     if (held != nullptr) held->hazard->store(0, std::memory_order_relaxed);
-    // The invalidation before, the look at the hazards after: see executor.h.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    fabric.barrier();
     const std::uint32_t high = std::min(fabric.header().qp_high.load(), kMaxQps);
     for (std::uint32_t i = kFirstQp; i < high; ++i) {
       const Hazard& hazard = fabric.hazard(i);

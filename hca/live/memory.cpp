@@ -370,6 +370,7 @@ void Memory::sweep() noexcept {
         view.of.load(std::memory_order_relaxed) == name(key, record)) {
       continue;
     }
+    fabric_.barrier();  // who named the key before it was invalidated is seen, as in hazards.h
     const std::uint32_t high = std::min(fabric_.header().qp_high.load(), kMaxQps);
     const Hazard* const hazards = &fabric_.hazard(0);
     const bool busy = std::any_of(hazards, hazards + high, [key](const Hazard& hazard) {

@@ -169,6 +169,47 @@ std::string open_text() {
   return said;
 }
 
+// Then every initiator executes the barriers of its requests.
+TEST_F(Denied, BarriersOfOthers) {
+  for (const unsigned refused : {0U, 1U}) {
+    use_own_fabric();
+    Exchange* x = exchange();
+    run(2, [&](unsigned rank) {
+      if (rank == refused) deny({SYS_membarrier}, ENOSYS);
+      Rig rig;
+      Region m = rig.memory(4096);
+      ibv_qp* qp = rig.rc();
+      set(x, kNumber + rank, qp->qp_num);
+      connect(qp, static_cast<std::uint32_t>(get(x, kNumber + 1 - rank)));
+      const auto fabric = Fabric::open(getenv("TURNOUT_FABRIC"), 1ULL << 29);
+      ASSERT_TRUE(fabric.ok());
+      EXPECT_EQ(fabric.value()->header().full_barriers.load(), 1U);
+      if (rank == 1) {
+        m.data[0] = 7;
+        set(x, kAddress, m.address());
+        set(x, kKey, m.mr->rkey);
+        meet(x, 0, 2);
+        rig.drop(m);
+      } else {
+        const std::uint64_t address = get(x, kAddress);
+        const auto key = static_cast<std::uint32_t>(get(x, kKey));
+        for (int i = 0; i < 3; ++i) {
+          post(qp, IBV_WR_RDMA_WRITE, {m.sge(0, 8)}, 1, address, key);
+          EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
+        }
+        meet(x, 0, 2);
+      }
+      meet(x, 1, 2);
+      if (rank == 0) {
+        post(qp, IBV_WR_RDMA_WRITE, {m.sge(0, 8)}, 1, get(x, kAddress),
+             static_cast<std::uint32_t>(get(x, kKey)));
+        EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_REM_ACCESS_ERR);
+      }
+      meet(x, 2, 2);
+    });
+  }
+}
+
 TEST_F(Denied, LargeFiles) {
   run(1, [](unsigned) {
     limit(RLIMIT_FSIZE, Layout::minimum_size + 100);

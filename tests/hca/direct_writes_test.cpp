@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RDMA writes that go where the one before went: what changes between the two is seen. See
 // hca/live/direct_writes.h.
+#include <sched.h>
+
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "hca/live/engine.h"
 #include "tests/hca/pair.h"
@@ -235,6 +239,50 @@ TEST_P(DirectWrites, RecordsThatLie) {
   lie([](Fabric&, QpRecord& qp, MrRecord&) { qp.dest_qpn = 1; });
   lie([](Fabric&, QpRecord& qp, MrRecord&) { qp.access = 0; });
   lie([](Fabric&, QpRecord&, MrRecord& mr) { mr.key.fetch_add(1); });
+}
+
+// What the owner of a region writes to its memory after it has deregistered it stays there.
+TEST_P(DirectWrites, NothingIsWrittenAfterDeregistration) {
+  Pair p;
+  std::atomic<std::uint32_t> key{0};
+  std::atomic<bool> done{false};
+  alignas(64) static std::uint8_t bytes[64];
+  std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(bytes));
+  std::uint64_t written = 0;
+  std::thread initiator([&] {
+    // Those that find the region gone break the connection: each has another pair.
+    while (!done.load()) {
+      Rig rig;
+      ibv_qp *a = rig.rc(), *b = rig.rc({.pd = p.rig.pd});
+      connect(a, b->qp_num);
+      connect(b, a->qp_num);
+      Region source = rig.memory(64);
+      std::memset(source.data, 7, 8);
+      for (ibv_wc_status status = IBV_WC_SUCCESS; status == IBV_WC_SUCCESS && !done.load();) {
+        const std::uint32_t now = key.load();
+        if (now == 0) continue;
+        post(a, IBV_WR_RDMA_WRITE, {source.sge(0, 8)}, 1, reinterpret_cast<std::uint64_t>(bytes),
+             now, IBV_SEND_SIGNALED | (GetParam() ? unsigned{IBV_SEND_INLINE} : 0U));
+        status = wait_wc(rig.send_cq).status;
+      }
+    }
+  });
+  constexpr int kRounds = 5000;
+  for (int round = 0; round < kRounds; ++round) {
+    ibv_mr* mr = ibv_reg_mr(p.rig.pd, bytes, sizeof bytes, kFullAccess);
+    ASSERT_NE(mr, nullptr);
+    word.store(0);
+    key.store(mr->rkey);
+    for (int n = 0; n < 2000 && word.load() == 0; ++n) sched_yield();
+    written += word.load() != 0;
+    key.store(0);
+    ASSERT_EQ(ibv_dereg_mr(mr), 0);
+    word.store(1);
+    for (int n = 0; n < 20; ++n) ASSERT_EQ(word.load(), 1U) << "round " << round;
+  }
+  done.store(true);
+  initiator.join();
+  EXPECT_GT(written, 0U);
 }
 
 }  // namespace

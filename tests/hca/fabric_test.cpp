@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "base/abstract_name.h"
 #include "hca/device/objects.h"
@@ -155,6 +156,57 @@ TEST_F(State, ManyJoinAndLeaveAtOnce) {
 }
 
 // Anybody may bind a name like ours.
+// Of two threads that each store and then look at what the other stores, one sees it, though only
+// one executes a barrier.
+TEST_F(State, BarrierIsThatOfOthersToo) {
+  const auto opened = Fabric::open(getenv("TURNOUT_FABRIC"), 1ULL << 29);
+  ASSERT_TRUE(opened.ok());
+  const Fabric& fabric = *opened.value();
+  if (fabric.header().full_barriers.load() != 0) return;  // this kernel has none for others
+  constexpr int kRounds = 20'000;
+  struct alignas(64) Word {
+    std::atomic<std::uint64_t> value{0};
+  };
+  // Stores to lines of the other's that are on their way keep the one to the hazard back.
+  static Word invalid, rounds[2], start;
+  alignas(64) static std::uint64_t hazard;
+  alignas(64) static char before[4096], copy[4096];
+  std::uint64_t saw_invalid = 0, sum = 0;
+  const auto meet = [](unsigned side, std::uint64_t round) {
+    rounds[side].value.store(round, std::memory_order_release);
+    for (int n = 0; rounds[1 - side].value.load(std::memory_order_acquire) < round; ++n) {
+      if (n > 1000) sched_yield();
+    }
+  };
+  std::thread initiator([&] {
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      meet(0, 2 * round - 1);
+      while (monotonic() < start.value.load(std::memory_order_relaxed)) continue;
+      std::memset(before, static_cast<int>(round), sizeof before);
+      // Of an argument without optimisation the compiler makes the strongest order.
+      __atomic_store_n(&hazard, round, __ATOMIC_RELAXED);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      saw_invalid = invalid.value.load(std::memory_order_acquire);
+      meet(0, 2 * round);
+    }
+  });
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    std::memcpy(copy, before, sizeof before);
+    sum += __atomic_load_n(&hazard, __ATOMIC_RELAXED);
+    const std::uint64_t begins = monotonic() + 2000;
+    start.value.store(begins, std::memory_order_relaxed);
+    meet(1, 2 * round - 1);
+    while (monotonic() < begins + round % 1000) continue;
+    invalid.value.store(round, std::memory_order_seq_cst);
+    fabric.barrier();
+    const std::uint64_t named = __atomic_load_n(&hazard, __ATOMIC_SEQ_CST);
+    meet(1, 2 * round);
+    EXPECT_TRUE(named == round || saw_invalid == round) << "round " << round;
+  }
+  initiator.join();
+  EXPECT_NE(sum, 0);
+}
+
 TEST_F(State, NamesThatLie) {
   const std::string fabric = getenv("TURNOUT_FABRIC");
   const int garbage = memfd_create("turnout", MFD_CLOEXEC);
