@@ -3,9 +3,11 @@
 //
 // Where the sender's processor carries out a post (the virtual adapter), an eager message takes two
 // copies that overlap in part, a rendezvous one copy and a round trip. Which is faster depends on
-// the machine's caches, on the size, and on whether the receiver waits for the message. For each
-// size class, a power of two, this keeps a mean of either; the first messages take turns, then the
-// faster is chosen, and the other one is tried again now and then.
+// the machine's caches, on the size, and on what is under way: for a message alone, the time until
+// the receiver has it counts, two copies one after the other; in a stream of them, what each adds,
+// the longer one. For each size class, a power of two, this keeps a mean of either kind for both
+// cases. The first messages try both, then the faster is chosen, and the other one is tried again
+// now and then.
 //
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
@@ -31,39 +33,37 @@ class EagerLimit {
   // A message of the slower kind comes after so many of the faster: where it takes less than twice
   // as long, and where not. They find out when the other kind has become faster.
   static constexpr std::uint32_t kOften = 128, kSeldom = 1024;
+  // In a stream so many in a row: what one adds is seen from the one before it.
+  static constexpr std::uint32_t kRun = 8;
 
-  // For the next message of so many bytes. `alone`: the receiver has taken what was sent before, so
-  // that what this one takes tells something.
+  // For the next message of so many bytes. `alone`: the receiver has taken what was sent before.
   [[nodiscard]] bool takes_rendezvous(std::size_t bytes, bool alone) noexcept {
     Class& c = of(bytes);
-    Kind& rarer = c.eager.attempts <= c.rendezvous.attempts ? c.eager : c.rendezvous;
-    if (alone && rarer.attempts < kFirst) {
-      ++rarer.attempts;
-      return &rarer == &c.rendezvous;
-    }
-    const bool rendezvous = c.takes_rendezvous();
-    const Nanoseconds less = rendezvous ? c.rendezvous.mean : c.eager.mean;
-    const Nanoseconds more = rendezvous ? c.eager.mean : c.rendezvous.mean;
-    if (++c.since < (more / 2 < less ? kOften : kSeldom) || !alone) return rendezvous;
-    c.since = 0;
-    return !rendezvous;
+    return alone ? c.alone.next(1, kFirst) : c.stream.next(kRun, kRun);
   }
   // An eager message in so many parts was posted within `time`. The receiver copies each part while
   // the next one is posted.
-  void eager_took(std::size_t bytes, std::size_t parts, Nanoseconds time) noexcept {
+  void eager_took(std::size_t bytes, std::size_t parts, Nanoseconds time, bool alone) noexcept {
     assert(parts > 0);
-    add(of(bytes).eager, time + time / static_cast<Nanoseconds>(parts));
+    Class& c = of(bytes);
+    if (!alone) return add(c.stream.eager, time);
+    add(c.alone.eager, time + time / static_cast<Nanoseconds>(parts));
   }
-  // From the send until the receiver had read the message.
+  // Alone: from the send until the receiver had read the message.
   void rendezvous_took(std::size_t bytes, Nanoseconds time) noexcept {
-    add(of(bytes).rendezvous, time);
+    add(of(bytes).alone.rendezvous, time);
   }
-  // The bytes above which messages use rendezvous, as far as is known; 0: nothing is.
+  // In a stream: from when the receiver had read the message before it, until it had read this one.
+  void rendezvous_added(std::size_t bytes, Nanoseconds time) noexcept {
+    add(of(bytes).stream.rendezvous, time);
+  }
+  // The bytes above which messages alone use rendezvous, as far as is known; 0: nothing is.
   [[nodiscard]] std::size_t limit() const noexcept {
     std::size_t found = 0;
     for (std::size_t i = kClasses; i-- > 0;) {
-      if (classes_[i].eager.samples + classes_[i].rendezvous.samples == 0) continue;
-      if (!classes_[i].takes_rendezvous()) return kLeast << (i + 1);
+      const Choice& alone = classes_[i].alone;
+      if (alone.eager.samples + alone.rendezvous.samples == 0) continue;
+      if (!alone.takes_rendezvous()) return kLeast << (i + 1);
       found = kLeast << i;
     }
     return found;
@@ -72,15 +72,30 @@ class EagerLimit {
  private:
   struct Kind {
     Nanoseconds mean = 0;  // 0: none yet
-    std::uint32_t attempts = 0, samples = 0;
+    std::uint32_t samples = 0;
   };
-  struct Class {
+  struct Choice {
     Kind eager, rendezvous;
+    std::uint32_t tried = 0;  // of the first attempts
     std::uint32_t since = 0;  // messages since the slower kind
 
     [[nodiscard]] bool takes_rendezvous() const noexcept {
       return rendezvous.mean != 0 && rendezvous.mean < eager.mean;
     }
+    // `first` attempts of either, then the faster, now and then the other: `run` in a row.
+    [[nodiscard]] bool next(std::uint32_t run, std::uint32_t first) noexcept {
+      if (tried < 2 * first) return tried++ / run % 2 != 0;
+      const bool rendezvous_is_faster = takes_rendezvous();
+      const Nanoseconds less = rendezvous_is_faster ? rendezvous.mean : eager.mean;
+      const Nanoseconds more = rendezvous_is_faster ? eager.mean : rendezvous.mean;
+      const std::uint32_t apart = more / 2 < less ? kOften : kSeldom;
+      if (++since < apart * run) return rendezvous_is_faster;
+      if (since >= (apart + 1) * run - 1) since = 0;
+      return !rendezvous_is_faster;
+    }
+  };
+  struct Class {
+    Choice alone, stream;
   };
 
   [[nodiscard]] Class& of(std::size_t bytes) noexcept {

@@ -67,9 +67,7 @@ bool RdmaEngine::post_segment(Transfer& transfer, std::uint64_t length) {
   }
   context_.charge(Work::post, 1);
   // By then an adapter that carries out requests in the call that posts them has read all.
-  if (context_.format.measures_limit && transfer.kind == Transfer::Kind::read &&
-      (timed_.transfer == nullptr || timed_.transfer == &transfer))
-    timed_ = {&transfer, context_.clock.now()};
+  if (context_.format.measures_limit && transfer.kind == Transfer::Kind::read) note_read(transfer);
   if (!status.ok()) transfer.status = std::move(status);
   return transfer.status.ok();
 }
@@ -146,9 +144,23 @@ bool RdmaEngine::pump_transfers() {
   return moved;
 }
 
+void RdmaEngine::note_read(const Transfer& transfer) noexcept {
+  Timed* place = nullptr;
+  for (Timed& timed : timed_) {
+    if (timed.transfer == &transfer || (timed.transfer == nullptr && place == nullptr))
+      place = &timed;
+    if (timed.transfer == &transfer) break;
+  }
+  if (place != nullptr) *place = {&transfer, context_.clock.now()};
+}
+
 // When all of a message had been read; 0: not measured.
 Nanoseconds RdmaEngine::read_at(const Transfer& transfer) noexcept {
-  return timed_.transfer == &transfer ? std::exchange(timed_, {}).time : 0;
+  if (!context_.format.measures_limit) return 0;
+  for (Timed& timed : timed_) {
+    if (timed.transfer == &transfer) return std::exchange(timed, {}).time;
+  }
+  return 0;
 }
 
 // The last byte arrived, so the message is complete; the read's completion is still to come.
@@ -211,7 +223,7 @@ Status RdmaEngine::refused_key(const Peer& peer, const SendRecord& record, ibv_w
 }
 
 void RdmaEngine::drop_transfer(Transfer& transfer) {
-  if (timed_.transfer == &transfer) timed_ = {};
+  (void)read_at(transfer);
   MemoryRegistration::release_regions(transfer);
   if (transfer.watched.byte != nullptr) std::erase(polled_, &transfer);
   if (transfer.announcement != nullptr) records_.sends.give_back(transfer.announcement);

@@ -37,6 +37,7 @@ class RdmaEngine : MessagingUser {
  private:
   [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
   [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
+  void note_read(const Transfer& transfer) noexcept;
   [[nodiscard]] Nanoseconds read_at(const Transfer& transfer) noexcept;
 
   PostedReceives& posted_;
@@ -44,11 +45,13 @@ class RdmaEngine : MessagingUser {
 
   std::vector<Transfer*> polled_;  // whose last byte is polled
   LinkedList<Transfer> active_transfers_;
-  // The read of a message whose sender may measure how long it takes.
+  // Reads of messages whose senders may measure how long they take: as many as are usually posted
+  // before the first one's completion is looked at.
   struct Timed {
     const Transfer* transfer = nullptr;
     Nanoseconds time = 0;
-  } timed_;
+  };
+  std::array<Timed, 16> timed_;
   bool posts_in_progress_ = false;  // large messages are posted by progress(), see leaves_posting()
 };
 

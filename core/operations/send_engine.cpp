@@ -118,7 +118,7 @@ Status SendEngine::send_now(const SendRequest& request) {
                           .length = iov.total,
                           .counts_as = iov.total};
     if (sender_.post_stream(*peer, message)) {
-      if (measured) limit_.eager_took(iov.total, 1, context_.clock.now() - began);
+      if (measured) limit_.eager_took(iov.total, 1, context_.clock.now() - began, alone);
       context_.finish(request.report, {.context = request.report.context,
                                        .length = iov.total,
                                        .tag = request.tag,
@@ -179,7 +179,8 @@ Status SendEngine::send_now(const SendRequest& request) {
     backlog_.enqueue(*operation);
   } else if (measured && !rendezvous && !peer->lost) {
     const std::size_t most = sender_.max_payload(*peer);
-    limit_.eager_took(iov.total, (iov.total + most - 1) / most, context_.clock.now() - began);
+    limit_.eager_took(iov.total, (iov.total + most - 1) / most, context_.clock.now() - began,
+                      alone);
   }
   put_.consume_rtr(*peer, at);
   return {};
@@ -371,15 +372,23 @@ void SendEngine::on_fin(const wire::ControlMessage& message, Peer& peer) {
     return;
   }
   if (peer.tx.awaiting_fin > 0) --peer.tx.awaiting_fin;
-  if (timed_.id == operation->id) {
-    // The receiver knows when it had the message: its FIN may wait behind its other messages, and
-    // this process may look late. A time that cannot be is of another clock.
-    const auto read = static_cast<Nanoseconds>(message.ring_address);
-    if (read > timed_.began && read <= context_.clock.now())
-      limit_.rendezvous_took(operation->iov.total, read - timed_.began);
-    timed_ = {};
-  }
+  if (context_.format.measures_limit) measure(peer, *operation, message.ring_address);
   backlog_.end_send(*operation, SendBacklog::status_reported(peer, message.status, "fetch"));
+}
+
+// `time`: when the receiver had read the message, 0 if it did not note that. It knows: its FIN may
+// wait behind its other messages, and this process may look late. A time that cannot be is of
+// another clock.
+void SendEngine::measure(const Peer& peer, const SendOperation& operation, std::uint64_t time) {
+  const auto read = static_cast<Nanoseconds>(time);
+  const auto follows = std::exchange(followed_, {});
+  const bool alone = timed_.id == operation.id;
+  const Nanoseconds began = alone ? std::exchange(timed_, {}).began : 0;
+  if (read <= 0 || read > context_.clock.now()) return;
+  if (alone && read > began) limit_.rendezvous_took(operation.iov.total, read - began);
+  if (follows.peer == peer.id && read > follows.read)
+    limit_.rendezvous_added(operation.iov.total, read - follows.read);
+  if (peer.tx.awaiting_fin > 0) followed_ = {peer.id, read};
 }
 
 void SendEngine::release_overdue() {

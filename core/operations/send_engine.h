@@ -51,17 +51,23 @@ class SendEngine : MessagingUser {
   }
   // Of other messages.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
+  void measure(const Peer& peer, const SendOperation& operation, std::uint64_t time);
   [[nodiscard]] bool send_fragments(SendOperation& operation);
   [[nodiscard]] bool post_part(SendOperation& operation, StreamMessage& message);
 
   SendBacklog& backlog_;
   PutEngine& put_;
   EagerLimit limit_;
-  // The rendezvous that is measured.
-  struct {
+  // The rendezvous that is measured from its beginning.
+  struct Timed {
     std::uint64_t id = 0;  // of its operation; 0: none
     Nanoseconds began = 0;
   } timed_;
+  // The latest that was read, while another one to the same peer was announced already.
+  struct Followed {
+    PeerId peer = kAnyPeer;
+    Nanoseconds read = 0;
+  } followed_;
 };
 
 }  // namespace turnout

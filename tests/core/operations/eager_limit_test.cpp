@@ -18,7 +18,7 @@ struct Machine {
         limit->rendezvous_took(bytes, rendezvous);
         ++used;
       } else {
-        limit->eager_took(bytes, 4, eager);
+        limit->eager_took(bytes, 4, eager, true);
       }
     }
     return used;
@@ -81,12 +81,54 @@ TEST(EagerLimit, TheFirstRegistersMemory) {
   EXPECT_EQ(machine.send(&limit, kSize, 100), 100U);
 }
 
-TEST(EagerLimit, TriesNothingWhileOtherMessagesAreUnderWay) {
-  EagerLimit limit;
-  for (std::uint32_t i = 0; i < 3 * EagerLimit::kSeldom; ++i) {
-    EXPECT_FALSE(limit.takes_rendezvous(kSize, false));
-    limit.eager_took(kSize, 4, 8000);
+// Of so many messages in a stream, those that used rendezvous.
+std::uint32_t stream(EagerLimit* limit, const Machine& adds, std::uint32_t n) {
+  std::uint32_t used = 0;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if (limit->takes_rendezvous(kSize, false)) {
+      limit->rendezvous_added(kSize, adds.rendezvous);
+      ++used;
+    } else {
+      limit->eager_took(kSize, 4, adds.eager, false);
+    }
   }
+  return used;
+}
+
+TEST(EagerLimit, TriesBothInAStream) {
+  EagerLimit limit;
+  EXPECT_EQ(stream(&limit, {8000, 7000}, EagerLimit::kRun), 0U);
+  EXPECT_EQ(stream(&limit, {8000, 7000}, EagerLimit::kRun), EagerLimit::kRun);
+}
+
+// What it adds to a stream does not tell how long it takes alone.
+TEST(EagerLimit, ChoosesForStreamsApart) {
+  EagerLimit limit;
+  const Machine alone{8000, 10500}, adds{8000, 7000};
+  (void)alone.send(&limit, kSize, kBoth);
+  (void)stream(&limit, adds, 2 * EagerLimit::kRun);
+  EXPECT_EQ(stream(&limit, adds, 100), 100U);
+  EXPECT_EQ(alone.send(&limit, kSize, 100), 0U);
+  EXPECT_EQ(limit.limit(), std::size_t{64} << 10);
+}
+
+TEST(EagerLimit, TriesTheOtherKindInARunOfAStream) {
+  EagerLimit limit;
+  const Machine adds{8000, 9000};
+  (void)stream(&limit, adds, 2 * EagerLimit::kRun);
+  const std::uint32_t between = EagerLimit::kOften * EagerLimit::kRun;
+  EXPECT_EQ(stream(&limit, adds, between - 1), 0U);
+  EXPECT_EQ(stream(&limit, adds, EagerLimit::kRun), EagerLimit::kRun);
+  EXPECT_EQ(stream(&limit, adds, between - 1), 0U);
+}
+
+// A rendezvous whose time nobody noted tells nothing.
+TEST(EagerLimit, StaysEagerWhereRendezvousIsNotMeasured) {
+  EagerLimit limit;
+  for (std::uint32_t i = 0; i < 2 * EagerLimit::kRun; ++i) {
+    if (!limit.takes_rendezvous(kSize, false)) limit.eager_took(kSize, 4, 8000, false);
+  }
+  for (std::uint32_t i = 0; i < 100; ++i) EXPECT_FALSE(limit.takes_rendezvous(kSize, false));
 }
 
 TEST(EagerLimit, JudgesEachSizeAlone) {

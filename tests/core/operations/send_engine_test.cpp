@@ -196,6 +196,40 @@ TEST(SendEngine, MeasuresWhatBothKindsOfALongMessageTake) {
   EXPECT_EQ(world.send_engine.measured_limit(), EagerLimit::kLeast);
 }
 
+// In a stream counts what a message adds, however late the receiver begins.
+TEST(SendEngine, MeasuresWhatALongMessageAddsToAStream) {
+  LargeRingWorld world;
+  world.context.format.measures_limit = true;
+  world.context.format.rendezvous_threshold = EagerLimit::kLeast;
+  std::vector<std::byte> bytes(12 << 10);
+  world.clock.between_calls = 1000;  // of an eager message
+  world.ring().entries = 16;
+  constexpr std::uint32_t kTried = 2 * EagerLimit::kRun;
+  std::uint32_t eager = 0;
+  for (std::uint32_t i = 0; i < kTried + 20; ++i) {
+    world.complete(world.data);
+    world.ring().credits = 8;  // of 16: others are under way
+    EXPECT_TRUE(world.send(world.peer, i, bytes).ok());
+    if (i >= kTried && world.peer.tx.awaiting_fin == 0) ++eager;
+    if (i + 1 != kTried && i + 1 != kTried + 20) continue;
+    world.clock.time += 1'000'000;
+    Nanoseconds read = world.clock.time;
+    world.clock.time += 1'000'000;
+    std::vector<std::uint64_t> waiting;
+    for (const SendOperation* operation : world.backlog.awaiting_fin()) {
+      if (operation != nullptr) waiting.push_back(operation->id);
+    }
+    for (const std::uint64_t id : waiting) {
+      wire::ControlMessage fin;
+      fin.operation = id;
+      fin.ring_address = static_cast<std::uint64_t>(read += 700);
+      world.send_engine.on_fin(fin, world.peer);
+    }
+  }
+  EXPECT_EQ(eager, 0u);
+  EXPECT_EQ(world.send_engine.measured_limit(), 0u);  // of none that was alone
+}
+
 TEST(SendEngine, CompletesALargeMessageByTheFinOfItsReceiver) {
   SendWorld world;
   Peer& peer = world.add_known_peer();
