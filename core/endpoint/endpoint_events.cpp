@@ -101,6 +101,9 @@ void EndpointEvents::retire(const SendRecord& record) {
 void EndpointEvents::on_transfer_done(Transfer& transfer, Status status) {
   parts_.send_completions.on_transfer_done(transfer, std::move(status));
 }
+void EndpointEvents::on_fin(Peer& peer, const Fin& fin) {
+  parts_.operations.send_engine.on_fin(peer, fin);
+}
 bool EndpointEvents::poll_receive_queue() {
   return parts_.receive_dispatch.poll_receive_queue();
 }

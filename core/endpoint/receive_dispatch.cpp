@@ -101,7 +101,8 @@ void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& mes
       peer.remote_index = message.own_index;
       break;
     case wire::Control::fin:
-      return operations_.send_engine.on_fin(message, peer);
+      return operations_.send_engine.on_fin(
+          peer, {message.operation, message.status, message.ring_address});
     case wire::Control::shutdown:
       peer.shut_down = true;
       note_last(peer, message);

@@ -38,6 +38,17 @@ bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
   return posted;
 }
 
+// Half of the entries are for messages, which wait for their credits.
+bool MessageSender::post_fin(Peer& peer, std::uint64_t operation, Nanoseconds read) {
+  if (peer.tx.kind != ChannelKind::rc_rdma || peer.lost || peer.shut_down || context_.closing)
+    return false;
+  const RingSender& ring = peer.state->tx.ring;
+  if (context_.format.most_over(ring.shape()) == 0 || ring.credits <= ring.entries / 2)
+    return false;
+  return post_stream(
+      peer, {.type = wire::Type::fin, .tag = operation, .data = static_cast<std::uint64_t>(read)});
+}
+
 void MessageSender::make_large_buffers() {
   const std::uint32_t size = context_.format.large_ring_entry;
   if (size == 0 || resources_.large_send_pool.size() != 0) return;

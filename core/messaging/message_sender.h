@@ -46,6 +46,9 @@ class MessageSender : Component {
   // The same for a whole eager message of few bytes, which is usually posted inline to the peer's
   // ring over RC. False: it is not, or not now; post_stream() may still do it.
   [[nodiscard, gnu::always_inline]] bool post_short(Peer& peer, const StreamMessage& message);
+  // That a large message of the peer's has been read, at that time, to its ring with large entries.
+  // False: it is to be told by a control message.
+  [[nodiscard]] bool post_fin(Peer& peer, std::uint64_t operation, Nanoseconds read);
   void send_wireup(Peer& peer);
   void post_flush(Peer& peer);
   // A peer has a ring with large entries. Without memory for the buffers messages stay small.

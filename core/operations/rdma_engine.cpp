@@ -163,6 +163,13 @@ Nanoseconds RdmaEngine::read_at(const Transfer& transfer) noexcept {
   return 0;
 }
 
+void RdmaEngine::send_fin(Transfer& transfer) {
+  const std::uint64_t operation = transfer.incoming.fin;
+  const Nanoseconds read = read_at(transfer);
+  if (!transfer.status.ok() || !sender_.post_fin(*transfer.peer, operation, read))
+    control_.send_fin(*transfer.peer, operation, transfer.status, read);
+}
+
 // The last byte arrived, so the message is complete; the read's completion is still to come.
 void RdmaEngine::end_read_early(Transfer& transfer) {
   Peer& peer = *transfer.peer;
@@ -170,7 +177,7 @@ void RdmaEngine::end_read_early(Transfer& transfer) {
   transfer.watched.byte = nullptr;
   RecvOperation& receive = *std::exchange(transfer.incoming.receive, nullptr);
   --receive.transfers;
-  if (!peer.lost) control_.send_fin(peer, transfer.incoming.fin, Status{}, read_at(transfer));
+  if (!peer.lost) send_fin(transfer);
   posted_.end_receive(receive, transfer.completion, transfer.incoming.overflow, Status{});
 }
 
@@ -188,9 +195,8 @@ void RdmaEngine::end_transfer(Transfer& transfer) {
   if (transfer.incoming.receive != nullptr) {
     RecvOperation& receive = *transfer.incoming.receive;
     --receive.transfers;
-    if (!peer.lost && transfer.kind == Transfer::Kind::read && transfer.incoming.fin != 0) {
-      control_.send_fin(peer, transfer.incoming.fin, transfer.status, read_at(transfer));
-    }
+    if (!peer.lost && transfer.kind == Transfer::Kind::read && transfer.incoming.fin != 0)
+      send_fin(transfer);
     release_rc();
     posted_.end_receive(receive, transfer.completion, transfer.incoming.overflow, transfer.status);
   } else if (transfer.status.ok()) {

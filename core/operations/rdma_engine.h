@@ -37,6 +37,8 @@ class RdmaEngine : MessagingUser {
  private:
   [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
   [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
+  // To the sender of a message that was read.
+  void send_fin(Transfer& transfer);
   void note_read(const Transfer& transfer) noexcept;
   [[nodiscard]] Nanoseconds read_at(const Transfer& transfer) noexcept;
 

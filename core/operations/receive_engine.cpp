@@ -174,7 +174,10 @@ bool ReceiveEngine::read_ring(Peer& peer) {
       }
       context_.work_pending = true;
     }
-    if (!unexpected_.may_deliver(peer, header)) break;
+    if (!unexpected_.may_deliver(peer, header)) {
+      look_for_fins(peer);
+      break;
+    }
     const std::byte* const payload = ring.payload(header);
     const std::uint64_t position = ring.advance();
     peer.heard_since_tick = true;
@@ -188,6 +191,18 @@ bool ReceiveEngine::read_ring(Peer& peer) {
     if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
   }
   return moved;
+}
+
+// Behind a message for which there is no memory now. Our program may receive nothing before the
+// operations that they complete have ended.
+void ReceiveEngine::look_for_fins(Peer& peer) {
+  const RingReceiver& ring = *peer.state->rx.ring;
+  wire::Header header;
+  for (std::uint32_t n = 1; n < ring.entries() && ring.peek(n, &header); ++n) {
+    if (header.sequence != peer.rx.sequence + n) break;
+    if (header.type == wire::Type::fin)
+      events_.on_fin(peer, {.operation = header.tag, .read = header.data, .may_repeat = true});
+  }
 }
 
 // Another message of the application's; `total`: its bytes.
@@ -247,6 +262,8 @@ void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const 
     if (header.type == wire::Type::fragment) fragments_.on_fragment(peer, header, arrival.payload);
     if (header.type == wire::Type::put_completion)
       rtr_.on_put_completion(peer, header, arrival.payload);
+    if (header.type == wire::Type::fin)
+      events_.on_fin(peer, {.operation = header.tag, .read = header.data, .may_repeat = true});
     if (header.type == wire::Type::rtr_cancelled) rtr_.on_rtr_cancelled(peer, header.tag);
     if (wire::is_request(header.type)) atomic_engine_.on_request(peer, header, arrival.payload);
     if (header.type == wire::Type::answer) atomic_engine_.on_answer(peer, header, arrival.payload);
@@ -304,6 +321,7 @@ void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const 
     case wire::Type::get:
     case wire::Type::answer:
     case wire::Type::control:
+    case wire::Type::fin:
     case wire::Type::none:
       posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;

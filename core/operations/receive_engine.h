@@ -49,6 +49,7 @@ class ReceiveEngine : MessagingUser {
     return peer.state->rx.ring->may_have_message() && read_ring(peer);
   }
   bool read_ring(Peer& peer);
+  void look_for_fins(Peer& peer);
   void drain_reorder_buffer(Peer& peer);
   // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);

@@ -364,16 +364,17 @@ bool SendEngine::pump_backlogs() {
   return moved;
 }
 
-void SendEngine::on_fin(const wire::ControlMessage& message, Peer& peer) {
-  SendOperation* const operation = backlog_.find_awaiting(peer, message.operation);
+void SendEngine::on_fin(Peer& peer, const Fin& fin) {
+  SendOperation* const operation = backlog_.find_awaiting(peer, fin.operation);
   if (operation == nullptr) {
+    if (fin.may_repeat) return;
     TURNOUT_LOG(protocol, warn, "ignored an unexpected FIN: {}: operation {:#x} is not waiting",
-                peer.address.to_string(), message.operation);
+                peer.address.to_string(), fin.operation);
     return;
   }
   if (peer.tx.awaiting_fin > 0) --peer.tx.awaiting_fin;
-  if (context_.format.measures_limit) measure(peer, *operation, message.ring_address);
-  backlog_.end_send(*operation, SendBacklog::status_reported(peer, message.status, "fetch"));
+  if (context_.format.measures_limit) measure(peer, *operation, fin.read);
+  backlog_.end_send(*operation, SendBacklog::status_reported(peer, fin.status, "fetch"));
 }
 
 // `time`: when the receiver had read the message, 0 if it did not note that. It knows: its FIN may

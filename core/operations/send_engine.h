@@ -21,7 +21,7 @@ class SendEngine : MessagingUser {
   [[nodiscard]] Status prepare_rendezvous(SendOperation& operation);
   bool pump_backlog(Peer& peer);
   bool pump_backlogs();
-  void on_fin(const wire::ControlMessage& message, Peer& peer);
+  void on_fin(Peer& peer, const Fin& fin);
   // One of the requests of this operation of ours has been delivered.
   void on_delivered(Peer& peer, std::uint64_t id);
   void release_overdue();
@@ -46,8 +46,9 @@ class SendEngine : MessagingUser {
   // The receiver has taken what was sent before, as far as is known.
   [[nodiscard]] bool nothing_is_under_way(const Peer& peer) const noexcept {
     const PeerTxState& tx = peer.state->tx;
+    // Its credit for the latest message, or for our latest FIN, may come with its next message.
     return peer.tx.awaiting_fin == 0 && tx.backlog.empty() &&
-           tx.ring.credits + 1 >= tx.ring.entries;
+           tx.ring.credits + 2 >= tx.ring.entries;
   }
   // Of other messages.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;

@@ -19,6 +19,14 @@ namespace turnout {
 
 struct EndpointParts;
 
+// What a peer says of an operation of ours that it was announced.
+struct Fin {
+  std::uint64_t operation = 0;
+  std::uint32_t status = 0;  // Code
+  std::uint64_t read = 0;    // when it had been read; 0: not noted
+  bool may_repeat = false;   // it may have been seen already
+};
+
 class EndpointEvents {
  public:
   explicit EndpointEvents(EndpointParts& parts) noexcept;
@@ -57,6 +65,7 @@ class EndpointEvents {
   void use_one_sided(Peer& peer);
   void retire(const SendRecord& record);
   void on_transfer_done(Transfer& transfer, Status status);
+  void on_fin(Peer& peer, const Fin& fin);
   bool poll_receive_queue();
   bool poll_send_queue();
   [[nodiscard]] bool on_wireup_request(const wire::WireupRequest& wireup, PeerId* id);

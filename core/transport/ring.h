@@ -100,6 +100,18 @@ class RingReceiver {
       return whole(*header);
     return true;
   }
+  // The header of the message so many entries behind the head. False: none is there, or the ring is
+  // checked.
+  [[nodiscard]] bool peek(std::uint32_t ahead, wire::Header* header) const noexcept {
+    assert(ahead < entries_);
+    RingCursor cursor = head_;
+    for (std::uint32_t i = 0; i < ahead; ++i) cursor.advance(entries_);
+    const std::byte* const end = entry_end(cursor.entry);
+    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(end - 1);
+    if (checked_ || last->load(std::memory_order_acquire) != cursor.phase) return false;
+    std::memcpy(header, end - sizeof *header, sizeof *header);
+    return true;
+  }
   [[nodiscard]] const std::byte* payload(const wire::Header& header) const noexcept {
     return head_end_ - sizeof(wire::Header) - header.length;
   }

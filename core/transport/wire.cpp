@@ -26,7 +26,7 @@ std::string_view explain(Refusal refusal) noexcept {
 }
 
 Status check_header(const Header& header) {
-  if (header.type < Type::eager || header.type > Type::eager_first) {
+  if (header.type < Type::eager || header.type > Type::fin) {
     return {Code::invalid,
             fmt::format("message: unknown type {}", static_cast<unsigned>(header.type))};
   }
@@ -38,6 +38,9 @@ Status check_header(const Header& header) {
   if ((header.flags & kAcknowledge) != 0 &&
       (header.type != Type::eager || header.length < kOperationBytes)) {
     return {Code::invalid, "message: acknowledgement requested without an operation"};
+  }
+  if (header.type == Type::fin && header.length != 0) {
+    return {Code::invalid, fmt::format("message: FIN with {} bytes", header.length)};
   }
   if (header.type == Type::eager_first && header.length <= kTotalBytes) {
     return {Code::invalid, "message: first fragment without data"};

@@ -43,6 +43,8 @@ enum class Type : std::uint8_t {
   get = 12,      // the same of a read: payload is Segment; the answer's payload is what was read
   eager_first = 13,  // the first fragment of an eager message: payload is its length (8 bytes) and
                      // its first bytes; each `fragment` with tag 0 brings the next
+  fin = 14,  // the same as the ControlMessage, over a ring: the large message of the operation
+             // `tag` has been read, at the time `data`, see ControlMessage; no payload
 };
 // Carried out by its receiver's processor, and answered.
 [[nodiscard]] constexpr bool is_request(Type type) noexcept {

@@ -111,6 +111,10 @@ void EndpointEvents::retire(const SendRecord& /*record*/) {
 void EndpointEvents::on_transfer_done(Transfer& /*transfer*/, Status /*status*/) {
   parts_.record("on_transfer_done", nullptr);
 }
+void EndpointEvents::on_fin(Peer& peer, const Fin& fin) {
+  parts_.record("on_fin", &peer);
+  parts_.fins.push_back(fin.operation);
+}
 bool EndpointEvents::poll_receive_queue() {
   parts_.record("poll_receive_queue", nullptr);
   if (parts_.arrives) parts_.arrives();

@@ -25,6 +25,7 @@ struct EndpointParts {
     std::string_view name;
     const Peer* peer;
   };
+  std::vector<std::uint64_t> fins;  // operations of on_fin()
   void record(std::string_view name, const Peer* peer) { events.push_back({name, peer}); }
   [[nodiscard]] std::size_t count(std::string_view name) const {
     std::size_t n = 0;

@@ -83,6 +83,31 @@ TEST(MessageSender, FillsLargeRingEntriesWhenThereAreBuffersForThem) {
   EXPECT_TRUE(world.sender.post_stream(peer, message));
 }
 
+TEST(MessageSender, TellsAFinInALargeRingThatHasEntriesToSpare) {
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer();
+  world.connect(peer);
+  peer.send_on(ChannelKind::rc_rdma, 0);
+  RingSender& ring = peer.state.make().tx.ring;
+  ring = {0x10000, 77, 16, 16 << 10, 16, 1, {}, false};
+  EXPECT_FALSE(world.sender.post_fin(peer, 5, 1000));  // entries are not large for this endpoint
+  world.context.format.large_ring_entry = 16 << 10;
+  EXPECT_TRUE(world.sender.post_fin(peer, 5, 1000));
+  EXPECT_EQ(ring.credits, 15u);
+  EXPECT_EQ(peer.tx.sequence, 1u);
+  EXPECT_EQ(peer.tx.carried.messages, 0u);  // none of the application's
+  ring.credits = 8;
+  EXPECT_FALSE(world.sender.post_fin(peer, 5, 1000));
+  ring.credits = 9;
+  peer.shut_down = true;
+  EXPECT_FALSE(world.sender.post_fin(peer, 5, 1000));
+  peer.shut_down = false;
+  peer.tx.kind = ChannelKind::dc_rdma;
+  EXPECT_FALSE(world.sender.post_fin(peer, 5, 1000));
+  peer.tx.kind = ChannelKind::rc_rdma;
+  EXPECT_TRUE(world.sender.post_fin(peer, 5, 1000));
+}
+
 TEST(MessageSender, AsksForAWireUpUntilThePeerHasReplied) {
   MessagingWorld world;
   Peer& peer = world.add_known_peer();

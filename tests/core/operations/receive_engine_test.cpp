@@ -135,5 +135,58 @@ TEST(ReceiveEngine, LetsALargeMessageWaitUntilItsDataHasAPath) {
   EXPECT_EQ(world.data.posted[0].opcode, IBV_WR_RDMA_READ);
 }
 
+// A peer's ring, written as that peer would.
+struct RingWorld : ReceiveWorld {
+  static constexpr RingShape kShape{4, 512};
+  RingWorld() {
+    auto made = RingReceiver::create(*context.device, context.account, kShape, 0);
+    EXPECT_TRUE(made.ok());
+    peer.state.make().rx.ring = std::make_unique<RingReceiver>(std::move(made).value());
+    peer.rx.kind = ChannelKind::rc_rdma;
+  }
+  void write(wire::Type type, std::uint32_t sequence, std::uint64_t tag) {
+    wire::Header header = OperationsWorld::eager(sequence, tag);
+    header.type = type;
+    header.phase = cursor.phase;
+    // NOLINTNEXTLINE: where the ring says that it is
+    auto* const ring = reinterpret_cast<std::byte*>(peer.state->rx.ring->address());
+    wire::write_header(header, ring + (cursor.entry + 1) * kShape.entry_size - sizeof header);
+    cursor.advance(kShape.entries);
+  }
+  bool poll() { return receive_engine.poll_rings(rings); }
+  std::vector<Peer*> rings{&peer};
+  RingCursor cursor;
+};
+
+TEST(ReceiveEngine, TakesAFinFromARing) {
+  RingWorld world;
+  world.write(wire::Type::fin, 0, 0x400000001);
+  EXPECT_TRUE(world.poll());
+  EXPECT_EQ(world.above.fins, (std::vector<std::uint64_t>{0x400000001}));
+  EXPECT_EQ(world.context.delivered, 0u);
+  EXPECT_TRUE(world.peer.state->rx.ring->all_returned());
+}
+
+// Or a program that sends before it receives would wait for ever.
+TEST(ReceiveEngine, FindsFinsBehindAMessageWithoutMemory) {
+  RingWorld world;
+  MemoryAccount& account = world.context.account;
+  const std::uint64_t taken = account.available();
+  ASSERT_TRUE(account.reserve(MemoryKind::operations, taken));
+  world.write(wire::Type::fin, 0, 1);  // so that the others go beyond the end of the ring
+  EXPECT_TRUE(world.poll());
+  world.write(wire::Type::eager, 1, 5);
+  world.write(wire::Type::fin, 2, 2);
+  world.write(wire::Type::eager, 3, 6);
+  world.write(wire::Type::fin, 4, 3);
+  EXPECT_FALSE(world.poll());
+  EXPECT_TRUE(world.peer.rx.stalled);
+  EXPECT_EQ(world.above.fins, (std::vector<std::uint64_t>{1, 2, 3}));
+  account.release(MemoryKind::operations, taken);
+  EXPECT_TRUE(world.poll());
+  EXPECT_EQ(world.peer.rx.sequence, 5u);
+  EXPECT_EQ(world.records.messages.in_use(), 2u);
+}
+
 }  // namespace
 }  // namespace turnout

@@ -185,13 +185,13 @@ TEST(SendEngine, MeasuresWhatBothKindsOfALongMessageTake) {
       EXPECT_LT(i, 2 * EagerLimit::kFirst) << "an eager message took longer";
       continue;
     }
-    wire::ControlMessage fin;
+    Fin fin;
     for (const SendOperation* waiting : world.backlog.awaiting_fin()) {
       if (waiting != nullptr) fin.operation = waiting->id;
     }
-    fin.ring_address = static_cast<std::uint64_t>(world.clock.time + 10);
+    fin.read = static_cast<std::uint64_t>(world.clock.time + 10);
     world.clock.time += 1'000'000;
-    world.send_engine.on_fin(fin, world.peer);
+    world.send_engine.on_fin(world.peer, fin);
   }
   EXPECT_EQ(world.send_engine.measured_limit(), EagerLimit::kLeast);
 }
@@ -220,10 +220,10 @@ TEST(SendEngine, MeasuresWhatALongMessageAddsToAStream) {
       if (operation != nullptr) waiting.push_back(operation->id);
     }
     for (const std::uint64_t id : waiting) {
-      wire::ControlMessage fin;
+      Fin fin;
       fin.operation = id;
-      fin.ring_address = static_cast<std::uint64_t>(read += 700);
-      world.send_engine.on_fin(fin, world.peer);
+      fin.read = static_cast<std::uint64_t>(read += 700);
+      world.send_engine.on_fin(world.peer, fin);
     }
   }
   EXPECT_EQ(eager, 0u);
@@ -243,15 +243,30 @@ TEST(SendEngine, CompletesALargeMessageByTheFinOfItsReceiver) {
                               world.data.posted[0].length - sizeof(wire::Header), &rts)
                   .ok());
   EXPECT_EQ(rts.total, world.large.size());
-  wire::ControlMessage fin;
+  Fin fin;
   fin.operation = rts.operation;
-  world.send_engine.on_fin(fin, other);
+  world.send_engine.on_fin(other, fin);
   EXPECT_EQ(world.completions.size(), 0u);
-  world.send_engine.on_fin(fin, peer);
+  world.send_engine.on_fin(peer, fin);
   EXPECT_EQ(world.next_completion().length, world.large.size());
-  world.send_engine.on_fin(fin, peer);
+  world.send_engine.on_fin(peer, fin);
   EXPECT_EQ(world.completions.size(), 0u);
   EXPECT_EQ(peer.tx.awaiting_fin, 0u);
+}
+
+TEST(SendEngine, EndsAnOperationOnceThoughItsFinIsSeenTwice) {
+  SendWorld world;
+  Peer& peer = world.add_known_peer();
+  EXPECT_TRUE(world.send(peer, 1, world.large).ok());
+  Fin fin{.may_repeat = true};
+  for (const SendOperation* waiting : world.backlog.awaiting_fin()) {
+    if (waiting != nullptr) fin.operation = waiting->id;
+  }
+  testing::internal::CaptureStderr();
+  world.send_engine.on_fin(peer, fin);
+  world.send_engine.on_fin(peer, fin);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(world.completions.size(), 1u);
 }
 
 TEST(SendEngine, CopiesAnInjectedMessageThatHasToWait) {

@@ -110,6 +110,14 @@ TEST(Wire, UnknownTypesAndFlagsAreRefused) {
   EXPECT_FALSE(wire::check_header(header).ok());
 }
 
+TEST(Wire, AFinHasNoPayload) {
+  wire::Header header;
+  header.type = wire::Type::fin;
+  EXPECT_TRUE(wire::check_header(header).ok());
+  header.length = 1;
+  EXPECT_FALSE(wire::check_header(header).ok());
+}
+
 TEST(Wire, AFirstFragmentIsShorterThanItsMessage) {
   wire::Header header;
   header.type = wire::Type::eager_first;
