@@ -218,6 +218,7 @@ Result<Descriptor> lock_directory(const std::string& fabric) {
   chooses.reset();
 
   const Clock::time_point deadline = Clock::now() + kLockTimeout;
+  std::set<Ticket> gone_by;
   for (bool again = true; again;) {
     again = false;
     tickets = list_tickets(begins);
@@ -227,7 +228,11 @@ Result<Descriptor> lock_directory(const std::string& fabric) {
       if (ticket.number != 0 && ticket >= own) break;
       pid_t holder = 0;
       const Descriptor other = connect_to(name_of(begins, ticket), &holder);
-      if (!other) continue;  // gone, or another user's
+      if (!other) {
+        // Gone, or another user's. Who chose when the names were read may have a number by now.
+        if (ticket.number == 0 && gone_by.insert(ticket).second) again = true;
+        continue;
+      }
       pollfd gone{other.get(), POLLIN, 0};
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();

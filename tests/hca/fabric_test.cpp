@@ -156,6 +156,32 @@ TEST_F(State, ManyJoinAndLeaveAtOnce) {
 }
 
 // Anybody may bind a name like ours.
+// Those that come at the same time, too.
+TEST_F(State, OneAtATimeHasTheLockOfTheDirectory) {
+  constexpr std::uint64_t kProcesses = 8, kRounds = 300;
+  struct Shared {
+    std::atomic<std::uint64_t> arrived, inside, together;
+  };
+  void* const memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const shared = new (memory) Shared{};
+  run(kProcesses, [&](unsigned) {
+    const std::string fabric = getenv("TURNOUT_FABRIC");
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      ++shared->arrived;
+      while (shared->arrived.load() < round * kProcesses) sched_yield();
+      const Result<Descriptor> lock = lock_directory(fabric);
+      ASSERT_TRUE(lock.ok()) << lock.status().text();
+      if (shared->inside.fetch_add(1) != 0) ++shared->together;
+      usleep(50);
+      --shared->inside;
+    }
+  });
+  EXPECT_EQ(shared->together.load(), 0U);
+  munmap(memory, sizeof(Shared));
+}
+
 // Of two threads that each store and then look at what the other stores, one sees it, though only
 // one executes a barrier.
 TEST_F(State, BarrierIsThatOfOthersToo) {
