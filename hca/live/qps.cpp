@@ -84,8 +84,11 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
   return qp.release();
 }
 
-void LiveQueuePairs::clear(Qp& qp) noexcept {
-  hazards.wait_unused(0, qp.number, &qp);
+void LiveQueuePairs::clear(Qp& qp, QpPhase from) noexcept {
+  // No request has reached one that was never ready to receive, or that no kind sends to.
+  const bool was_target = from != QpPhase::reset && from != QpPhase::init &&
+                          qp.kind != QpKind::dci && qp.kind != QpKind::xrc_ini;
+  if (was_target) hazards.wait_unused(0, qp.number, &qp);
   qp.queue.clear();
   qp.stalled.store(false, std::memory_order_release);
   send_queues.forget(qp);
@@ -112,7 +115,7 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
     }
   } else if (to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
-    clear(qp);
+    clear(qp, from);
     {
       const SharedGuard guard(fabric, r.rq.lock);
       r.rq.head = r.rq.tail;
@@ -182,8 +185,9 @@ int LiveQueuePairs::destroy(Qp& qp) {
   QpRecord& r = *qp.record;
   fork_guard_remove(qp);
   qp.sq_lock.lock();
-  r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
-  clear(qp);
+  const std::uint64_t identity =
+      r.identity.exchange(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
+  clear(qp, QpRecord::phase_of(identity));
   qp.sq_lock.unlock();
   receives.destroy_queue(r.rq, qp.own_ring);
   completions.drop(qp);

@@ -26,7 +26,8 @@ class LiveQueuePairs : LiveParts {
   [[nodiscard]] Qp* create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind kind,
                                const mlx5dv_qp_init_attr* dc);
   // Nobody reaches it any more: waits for those who did, and forgets its requests. With sq_lock.
-  void clear(Qp& qp) noexcept;
+  // `from`: the phase that it was in.
+  void clear(Qp& qp, QpPhase from) noexcept;
 };
 
 }  // namespace turnout::hca
