@@ -144,23 +144,25 @@ bool RdmaEngine::pump_transfers() {
   return moved;
 }
 
+// The entry of that transfer, or with null a free one; null: there is none.
+RdmaEngine::Timed* RdmaEngine::find_timed(const Transfer* transfer) noexcept {
+  Timed* const found = std::find_if(timed_.begin(), timed_.end(), [transfer](const Timed& timed) {
+    return timed.transfer == transfer;
+  });
+  return found != timed_.end() ? found : nullptr;
+}
+
 void RdmaEngine::note_read(const Transfer& transfer) noexcept {
-  Timed* place = nullptr;
-  for (Timed& timed : timed_) {
-    if (timed.transfer == &transfer || (timed.transfer == nullptr && place == nullptr))
-      place = &timed;
-    if (timed.transfer == &transfer) break;
-  }
+  Timed* place = find_timed(&transfer);
+  if (place == nullptr) place = find_timed(nullptr);
   if (place != nullptr) *place = {&transfer, context_.clock.now()};
 }
 
 // When all of a message had been read; 0: not measured.
 Nanoseconds RdmaEngine::read_at(const Transfer& transfer) noexcept {
   if (!context_.format.measures_limit) return 0;
-  for (Timed& timed : timed_) {
-    if (timed.transfer == &transfer) return std::exchange(timed, {}).time;
-  }
-  return 0;
+  Timed* const timed = find_timed(&transfer);
+  return timed != nullptr ? std::exchange(*timed, {}).time : 0;
 }
 
 void RdmaEngine::send_fin(Transfer& transfer) {

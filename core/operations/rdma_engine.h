@@ -5,6 +5,8 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
+#include <array>
+
 #include "core/operations/posted_receives.h"
 #include "core/operations/send_backlog.h"
 
@@ -39,6 +41,11 @@ class RdmaEngine : MessagingUser {
   [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
   // To the sender of a message that was read.
   void send_fin(Transfer& transfer);
+  struct Timed {
+    const Transfer* transfer = nullptr;
+    Nanoseconds time = 0;
+  };
+  [[nodiscard]] Timed* find_timed(const Transfer* transfer) noexcept;
   void note_read(const Transfer& transfer) noexcept;
   [[nodiscard]] Nanoseconds read_at(const Transfer& transfer) noexcept;
 
@@ -49,10 +56,6 @@ class RdmaEngine : MessagingUser {
   LinkedList<Transfer> active_transfers_;
   // Reads of messages whose senders may measure how long they take: as many as are usually posted
   // before the first one's completion is looked at.
-  struct Timed {
-    const Transfer* transfer = nullptr;
-    Nanoseconds time = 0;
-  };
   std::array<Timed, 16> timed_;
   bool posts_in_progress_ = false;  // large messages are posted by progress(), see leaves_posting()
 };

@@ -198,11 +198,17 @@ bool ReceiveEngine::read_ring(Peer& peer) {
 void ReceiveEngine::look_for_fins(Peer& peer) {
   const RingReceiver& ring = *peer.state->rx.ring;
   wire::Header header;
-  for (std::uint32_t n = 1; n < ring.entries() && ring.peek(n, &header); ++n) {
-    if (header.sequence != peer.rx.sequence + n) break;
-    if (header.type == wire::Type::fin)
-      events_.on_fin(peer, {.operation = header.tag, .read = header.data, .may_repeat = true});
+  RingCursor at = ring.head();
+  for (std::uint32_t n = 1; n < ring.entries(); ++n) {
+    at.advance(ring.entries());
+    if (!ring.peek(at, &header) || header.sequence != peer.rx.sequence + n) break;
+    if (header.type == wire::Type::fin) take_fin(peer, header);
   }
+}
+
+// Once in its turn, perhaps before that, too.
+void ReceiveEngine::take_fin(Peer& peer, const wire::Header& header) {
+  events_.on_fin(peer, {.operation = header.tag, .read = header.data, .may_repeat = true});
 }
 
 // Another message of the application's; `total`: its bytes.
@@ -262,8 +268,7 @@ void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const 
     if (header.type == wire::Type::fragment) fragments_.on_fragment(peer, header, arrival.payload);
     if (header.type == wire::Type::put_completion)
       rtr_.on_put_completion(peer, header, arrival.payload);
-    if (header.type == wire::Type::fin)
-      events_.on_fin(peer, {.operation = header.tag, .read = header.data, .may_repeat = true});
+    if (header.type == wire::Type::fin) take_fin(peer, header);
     if (header.type == wire::Type::rtr_cancelled) rtr_.on_rtr_cancelled(peer, header.tag);
     if (wire::is_request(header.type)) atomic_engine_.on_request(peer, header, arrival.payload);
     if (header.type == wire::Type::answer) atomic_engine_.on_answer(peer, header, arrival.payload);

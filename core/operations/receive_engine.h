@@ -50,6 +50,7 @@ class ReceiveEngine : MessagingUser {
   }
   bool read_ring(Peer& peer);
   void look_for_fins(Peer& peer);
+  void take_fin(Peer& peer, const wire::Header& header);
   void drain_reorder_buffer(Peer& peer);
   // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);

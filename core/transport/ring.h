@@ -89,8 +89,7 @@ class RingReceiver {
 
   // The entry at the head has the phase of a message. In a checked ring it may not be whole.
   [[nodiscard]] bool may_have_message() const noexcept {
-    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(head_end_ - 1);
-    return last->load(std::memory_order_acquire) == head_.phase;
+    return is_written(head_end_, head_.phase);
   }
   // True when the entry at the head holds a message; its header is copied out.
   [[nodiscard]] bool poll(wire::Header* header) noexcept {
@@ -100,15 +99,12 @@ class RingReceiver {
       return whole(*header);
     return true;
   }
-  // The header of the message so many entries behind the head. False: none is there, or the ring is
+  [[nodiscard]] RingCursor head() const noexcept { return head_; }
+  // The header of the message there, at the head or behind it. False: none is there, or the ring is
   // checked.
-  [[nodiscard]] bool peek(std::uint32_t ahead, wire::Header* header) const noexcept {
-    assert(ahead < entries_);
-    RingCursor cursor = head_;
-    for (std::uint32_t i = 0; i < ahead; ++i) cursor.advance(entries_);
-    const std::byte* const end = entry_end(cursor.entry);
-    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(end - 1);
-    if (checked_ || last->load(std::memory_order_acquire) != cursor.phase) return false;
+  [[nodiscard]] bool peek(RingCursor at, wire::Header* header) const noexcept {
+    const std::byte* const end = entry_end(at.entry);
+    if (checked_ || !is_written(end, at.phase)) return false;
     std::memcpy(header, end - sizeof *header, sizeof *header);
     return true;
   }
@@ -156,6 +152,11 @@ class RingReceiver {
   [[nodiscard]] bool all_returned() const noexcept { return returned_ == position_; }
 
  private:
+  // The entry that ends there has a message of this phase.
+  [[nodiscard]] static bool is_written(const std::byte* end, std::uint8_t phase) noexcept {
+    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(end - 1);
+    return last->load(std::memory_order_acquire) == phase;
+  }
   [[nodiscard]] std::size_t entry_of(std::uint64_t position) const noexcept {
     return position & (entries_ - 1);
   }

@@ -67,6 +67,10 @@ inline void begin_connection(Qp& qp, std::uint32_t connection) noexcept {
 [[nodiscard]] inline bool has_room(const Qp& qp) noexcept {
   return qp.posted - qp.reclaimed.load(std::memory_order_acquire) < qp.init.cap.max_send_wr;
 }
+// Does its success complete, as its failure does in any case?
+[[nodiscard]] inline bool is_signaled(const Qp& qp, const SendWqe& wqe) noexcept {
+  return qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0;
+}
 // May this request be posted to the queue pair in this phase? 0 or errno.
 [[nodiscard]] int check_request(const Qp& qp, QpPhase phase, const SendWqe& wqe) noexcept;
 

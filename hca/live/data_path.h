@@ -27,14 +27,13 @@ class LiveDataPath final : public DataPath, LiveParts {
     idle_polls.found_work();
     const QpPhase phase = qp.record->phase();
     const bool at_once = phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed);
-    if (at_once && wqe.is_inline && wqe.length > 0 && has_room(qp)) {
-      if (std::uint8_t* const to = direct_writes.begin(qp, wqe, wqe.length); to != nullptr) {
-        copy_in_order(to, wqe.data, wqe.length);
-        direct_writes.end(qp, to + wqe.length);
-        wqe.position = ++qp.posted;
-        if (is_signaled(qp, wqe)) send_queues.complete(qp, wqe, IBV_WC_SUCCESS);
-        return 0;
-      }
+    if (at_once && wqe.is_inline && wqe.length > 0 && has_room(qp) &&
+        direct_writes.write(qp, wqe, wqe.length, [&wqe](std::uint8_t* to) {
+          copy_in_order(to, wqe.data, wqe.length);
+        })) {
+      wqe.position = ++qp.posted;
+      if (is_signaled(qp, wqe)) send_queues.complete(qp, wqe, IBV_WC_SUCCESS);
+      return 0;
     }
     if (const int error = check_request(qp, phase, wqe); error != 0) return error;
     wqe.position = ++qp.posted;
@@ -78,11 +77,6 @@ class LiveDataPath final : public DataPath, LiveParts {
   }
   int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) override {
     return events.take_completion(channel, cq, cq_context);
-  }
-
- private:
-  static bool is_signaled(const Qp& qp, const SendWqe& wqe) noexcept {
-    return qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0;
   }
 };
 

@@ -22,34 +22,33 @@ class DirectWrites : LiveParts {
  public:
   explicit DirectWrites(const LiveParts& parts) : LiveParts(parts) {}
 
-  // Our address of the request's `length` > 0 bytes at the target, if they lie where the latest
-  // write went: the request's hazard is named until end(). Null: somewhere else.
-  [[nodiscard, gnu::always_inline]] std::uint8_t* begin(Qp& qp, const SendWqe& wqe,
-                                                        std::uint64_t length) noexcept {
+  // Carries out a request of `length` > 0 bytes that lie where the latest write went: `copy` writes
+  // them to our address of theirs. False: they lie somewhere else, and nothing was done.
+  template <class Copy>
+  [[nodiscard, gnu::always_inline]] bool write(Qp& qp, const SendWqe& wqe, std::uint64_t length,
+                                               Copy&& copy) noexcept {
     const DirectRegion& region = qp.latest_write.region;
     if (wqe.rkey != static_cast<std::uint32_t>(region.registration) ||
         wqe.opcode != IBV_WR_RDMA_WRITE ||
         !covers(region.iova, region.length, wqe.remote, length)) {
-      return nullptr;
+      return false;
     }
     const std::uint32_t number = qp.attr.dest_qp_num;
     const QpRecord& target = fabric.qp(number & (kMaxQps - 1));
     hazards.name(qp, number, wqe.rkey);
-    if (target.identity.load(std::memory_order_acquire) != qp.latest_write.identity ||
-        target.dest_qpn != qp.number ||
-        target.sequence.follows.load(std::memory_order_relaxed) != qp.connection ||
-        (target.access & IBV_ACCESS_REMOTE_WRITE) == 0 ||
-        !memory.is_registered(region.registration)) [[unlikely]] {
-      qp.hazard->store(0, std::memory_order_release);
-      return nullptr;
+    const bool same = target.identity.load(std::memory_order_acquire) == qp.latest_write.identity &&
+                      target.dest_qpn == qp.number &&
+                      target.sequence.follows.load(std::memory_order_relaxed) == qp.connection &&
+                      (target.access & IBV_ACCESS_REMOTE_WRITE) != 0 &&
+                      memory.is_registered(region.registration);
+    if (same) [[likely]] {
+      // NOLINTNEXTLINE: an address of ours
+      auto* const to = reinterpret_cast<std::uint8_t*>(region.direct + (wqe.remote - region.iova));
+      copy(to);
+      prefetch_next(qp.latest_write, to + length);
     }
-    // NOLINTNEXTLINE: an address of ours
-    return reinterpret_cast<std::uint8_t*>(region.direct + (wqe.remote - region.iova));
-  }
-  // The bytes are written, the last one before `end`.
-  void end(Qp& qp, const std::uint8_t* end) noexcept {
-    prefetch_next(qp.latest_write, end);
     qp.hazard->store(0, std::memory_order_release);
+    return same;
   }
   // After another write, whose bytes end at `end`.
   void remember(Qp& qp, const RequestTarget& target, const Place& end) noexcept {

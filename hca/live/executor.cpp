@@ -398,15 +398,13 @@ Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
     send_to_group(qp, wqe, local);
     return Step::done;
   }
-  if (local.length > 0) {
-    if (std::uint8_t* to = direct_writes.begin(qp, wqe, local.length); to != nullptr) {
-      for (std::uint32_t i = 0; i < local.count; ++i) {
-        copy_in_order(to, local.part[i].data, local.part[i].length);
-        to += local.part[i].length;
-      }
-      direct_writes.end(qp, to);
-      return Step::done;
-    }
+  if (local.length > 0 && direct_writes.write(qp, wqe, local.length, [&local](std::uint8_t* to) {
+        for (std::uint32_t i = 0; i < local.count; ++i) {
+          copy_in_order(to, local.part[i].data, local.part[i].length);
+          to += local.part[i].length;
+        }
+      })) {
+    return Step::done;
   }
   const Attempt attempt = run(qp, wqe, local);
   // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.

@@ -126,7 +126,7 @@ void LiveSendQueues::progress(Qp& qp, Caller caller) noexcept {
     qp.stalled.store(false, std::memory_order_release);
     qp.retry.rnr_left = qp.attr.rnr_retry;
     qp.retry.left = qp.attr.retry_cnt;
-    if (status != IBV_WC_SUCCESS || qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0) {
+    if (status != IBV_WC_SUCCESS || is_signaled(qp, wqe)) {
       complete(qp, wqe, status);
     }
   }

@@ -170,25 +170,37 @@ TEST(SendEngine, KeepsNoMoreCopiesThanALargeRingHasEntries) {
   EXPECT_EQ(world.data.posted.size(), 2u);
 }
 
+// On an adapter that carries out requests in the call that posts them.
+struct MeasuringWorld : LargeRingWorld {
+  MeasuringWorld() {
+    context.format.measures_limit = true;
+    context.format.rendezvous_threshold = EagerLimit::kLeast;
+    clock.between_calls = 1000;  // of an eager message
+  }
+  // Operations that wait for a FIN.
+  [[nodiscard]] std::vector<std::uint64_t> waiting() {
+    std::vector<std::uint64_t> ids;
+    for (const SendOperation* operation : backlog.awaiting_fin()) {
+      if (operation != nullptr) ids.push_back(operation->id);
+    }
+    return ids;
+  }
+  std::vector<std::byte> bytes = std::vector<std::byte>(12 << 10);
+};
+
 // What a rendezvous takes ends when the receiver had the message, by what its FIN says of that.
 TEST(SendEngine, MeasuresWhatBothKindsOfALongMessageTake) {
-  LargeRingWorld world;
-  world.context.format.measures_limit = true;
-  world.context.format.rendezvous_threshold = EagerLimit::kLeast;
-  std::vector<std::byte> bytes(12 << 10);
-  world.clock.between_calls = 1000;  // of an eager message
+  MeasuringWorld world;
   for (std::uint32_t i = 0; i < 2 * EagerLimit::kFirst + 8; ++i) {
     world.complete(world.data);
     world.ring().credits = LargeRingWorld::kEntries;
-    EXPECT_TRUE(world.send(world.peer, i, bytes).ok());
+    EXPECT_TRUE(world.send(world.peer, i, world.bytes).ok());
     if (world.peer.tx.awaiting_fin == 0) {
       EXPECT_LT(i, 2 * EagerLimit::kFirst) << "an eager message took longer";
       continue;
     }
     Fin fin;
-    for (const SendOperation* waiting : world.backlog.awaiting_fin()) {
-      if (waiting != nullptr) fin.operation = waiting->id;
-    }
+    fin.operation = world.waiting().back();
     fin.read = static_cast<std::uint64_t>(world.clock.time + 10);
     world.clock.time += 1'000'000;
     world.send_engine.on_fin(world.peer, fin);
@@ -198,28 +210,20 @@ TEST(SendEngine, MeasuresWhatBothKindsOfALongMessageTake) {
 
 // In a stream counts what a message adds, however late the receiver begins.
 TEST(SendEngine, MeasuresWhatALongMessageAddsToAStream) {
-  LargeRingWorld world;
-  world.context.format.measures_limit = true;
-  world.context.format.rendezvous_threshold = EagerLimit::kLeast;
-  std::vector<std::byte> bytes(12 << 10);
-  world.clock.between_calls = 1000;  // of an eager message
+  MeasuringWorld world;
   world.ring().entries = 16;
   constexpr std::uint32_t kTried = 2 * EagerLimit::kRun;
   std::uint32_t eager = 0;
   for (std::uint32_t i = 0; i < kTried + 20; ++i) {
     world.complete(world.data);
     world.ring().credits = 8;  // of 16: others are under way
-    EXPECT_TRUE(world.send(world.peer, i, bytes).ok());
+    EXPECT_TRUE(world.send(world.peer, i, world.bytes).ok());
     if (i >= kTried && world.peer.tx.awaiting_fin == 0) ++eager;
     if (i + 1 != kTried && i + 1 != kTried + 20) continue;
     world.clock.time += 1'000'000;
     Nanoseconds read = world.clock.time;
     world.clock.time += 1'000'000;
-    std::vector<std::uint64_t> waiting;
-    for (const SendOperation* operation : world.backlog.awaiting_fin()) {
-      if (operation != nullptr) waiting.push_back(operation->id);
-    }
-    for (const std::uint64_t id : waiting) {
+    for (const std::uint64_t id : world.waiting()) {
       Fin fin;
       fin.operation = id;
       fin.read = static_cast<std::uint64_t>(read += 700);
