@@ -82,11 +82,7 @@ TEST_F(Damage, AWindowEndsWithItsRegion) {
   Region own = p.rig.memory(4096, false, kFullAccess | IBV_ACCESS_MW_BIND);
   ibv_mw* mw = ibv_alloc_mw(p.rig.pd, IBV_MW_TYPE_1);
   ASSERT_NE(mw, nullptr);
-  ibv_mw_bind bind{};
-  bind.send_flags = IBV_SEND_SIGNALED;
-  bind.bind_info = {own.mr, own.address(), 4096, IBV_ACCESS_REMOTE_WRITE};
-  ASSERT_EQ(ibv_bind_mw(p.b, mw, &bind), 0);
-  EXPECT_EQ(wait_wc(p.cq_b).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(p.bind(mw, {own.mr, own.address(), 4096, IBV_ACCESS_REMOTE_WRITE}), IBV_WC_SUCCESS);
   const std::uint64_t address = own.address();
   EXPECT_EQ(p.write(address, mw->rkey, 8).status, IBV_WC_SUCCESS);
   fabric->mr(mw->handle).bound_to = 0;

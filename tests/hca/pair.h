@@ -24,6 +24,17 @@ struct Pair {
     post(a, opcode, {local.sge(0, length)}, 1, address, key);
     return wait_wc(cq_a);
   }
+  // A type 1 window, through b; the completion's status.
+  ibv_wc_status bind(ibv_mw* mw, const ibv_mw_bind_info& info) {
+    ibv_mw_bind request{};
+    request.wr_id = 77;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.bind_info = info;
+    EXPECT_EQ(ibv_bind_mw(b, mw, &request), 0);
+    const ibv_wc wc = wait_wc(cq_b);
+    EXPECT_EQ(wc.wr_id, 77U);
+    return wc.status;
+  }
   ibv_async_event event() {
     ibv_async_event e{};
     EXPECT_TRUE(readable(rig.context->async_fd, 10000));

@@ -21,14 +21,7 @@ struct WindowPair : Pair {
   explicit WindowPair(bool shared) { region = rig.memory(65536, shared, kBindable); }
   // Through b; the completion's status.
   ibv_wc_status bind_1(ibv_mw* mw, std::uint64_t address, std::uint64_t length, unsigned access) {
-    ibv_mw_bind request{};
-    request.wr_id = 77;
-    request.send_flags = IBV_SEND_SIGNALED;
-    request.bind_info = {length != 0 ? region.mr : nullptr, address, length, access};
-    EXPECT_EQ(ibv_bind_mw(b, mw, &request), 0);
-    const ibv_wc wc = wait_wc(cq_b);
-    EXPECT_EQ(wc.wr_id, 77U);
-    return wc.status;
+    return bind(mw, {length != 0 ? region.mr : nullptr, address, length, access});
   }
   ibv_wc_status bind_2(ibv_mw* mw, std::uint32_t key, std::uint64_t address, std::uint64_t length,
                        unsigned access) {
