@@ -58,6 +58,44 @@ void receiver_computes(int role, int socket) {
   one_computes(role, socket, 1);
 }
 
+// The peer reads and writes a window of a process that fills it and then calls nothing: its thread
+// helps with the copies, and who else wrote to the window has to be told to no sanitizer.
+void target_computes(int role, int socket) {
+  constexpr std::uint64_t kRounds = 3;
+  constexpr std::size_t kSize = 1 << 20;
+  Process p(role, socket);
+  std::vector<unsigned char> window(kSize), data(kSize), expected(kSize);
+  fid_mr* mr = nullptr;
+  CHECK_EQ(fi_mr_reg(p.domain, window.data(), kSize, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0, &mr,
+                     nullptr),
+           0);
+  const std::uint64_t key = p.swap(fi_mr_key(mr));
+  const std::uint64_t base = p.swap(reinterpret_cast<std::uint64_t>(window.data()));
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    int context = 0;
+    fill(expected, round);
+    if (role == 1) fill(window, round);
+    p.barrier();
+    if (role == 0) {
+      p.post(
+          [&] { return fi_read(p.ep, data.data(), kSize, nullptr, p.peer, base, key, &context); });
+      p.finish({&context});
+      CHECK(data == expected);
+      fill(data, round + 100);
+      p.post(
+          [&] { return fi_write(p.ep, data.data(), kSize, nullptr, p.peer, base, key, &context); });
+      p.finish({&context});
+      tell(socket);
+    } else {
+      wait_to_be_told(socket);
+      fill(expected, round + 100);
+      CHECK(window == expected);
+    }
+  }
+  p.barrier();
+  CHECK_EQ(fi_close(&mr->fid), 0);
+}
+
 // Endpoints come and go while the thread looks at them and messages come.
 void endpoints_come_and_go(int role, int socket) {
   Process p(role, socket);
@@ -189,6 +227,7 @@ void exits(int role, int socket) {
 const bool registered = [] {
   cases().insert({{"sender_computes", sender_computes},
                   {"receiver_computes", receiver_computes},
+                  {"target_computes", target_computes},
                   {"endpoints_come_and_go", endpoints_come_and_go},
                   {"waits", waits},
                   {"forks", forks},
@@ -207,6 +246,9 @@ TEST_F(ProgressThread, ReceivesWhileTheProgramComputes) {
 }
 TEST_F(ProgressThread, SendsWhileTheProgramComputes) {
   expect_in_every_way("sender_computes");
+}
+TEST_F(ProgressThread, HelpsWhileTheTargetComputes) {
+  EXPECT_EQ(run_case("target_computes"), "");
 }
 TEST_F(ProgressThread, SharesTheEndpointWithAProgramThatCalls) {
   for (const char* name :
