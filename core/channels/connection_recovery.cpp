@@ -37,6 +37,7 @@ void ConnectionRecovery::fail_connection(Peer& peer, const ibv_wc* wc) {
   ++eviction_.report().failed;
   peer.connect().recovery = std::make_unique<Recovery>();
   recovering_.push_back(&peer);
+  context_.pending.add(Pending::recoveries);
   const Nanoseconds now = context_.clock.now();
   rc_.wait_after_failure(peer, now);
   forget_changes(peer, now);
@@ -132,7 +133,7 @@ void ConnectionRecovery::restart_transfer(Transfer& transfer) {
   --transfer.peer->state.ref().rx.reads_over_rc;
   transfer.posted = transfer.cursor.local_offset = transfer.cursor.remote_offset = 0;
   transfer.cursor.local_at = transfer.cursor.remote_at = 0;
-  if (!std::exchange(transfer.listed, true)) rdma_.active_transfers().push_back(&transfer);
+  rdma_.list(transfer);
 }
 
 // Our queue pair is in the error state. Earlier receives are in the completion queue, and RESET

@@ -48,7 +48,7 @@ void RcPool::start_job(std::unique_ptr<RcJob> job) {
 
 void RcPool::start(std::unique_ptr<SetupJob> job) {
   ++jobs_;
-  context_.work_pending = true;
+  context_.pending.add(Pending::setup_jobs);
   background_->start(std::move(job));
 }
 

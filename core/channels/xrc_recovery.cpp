@@ -37,6 +37,7 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
     xrc.lost = std::make_unique<Recovery>();
     xrc.lost->log = log;
     xrc_nodes_.xrc_lost().push_back(peer);
+    context_.pending.add(Pending::xrc_recoveries);
     peer->tx.state = SendState::error;
     peer->tx.flush_posted = false;
     if (over_xrc(peer->tx.kind)) {

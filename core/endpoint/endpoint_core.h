@@ -12,11 +12,6 @@
 namespace turnout {
 
 class EndpointCore final : public Endpoint {
-  // One that may leave work to progress.
-  EndpointParts& touched() noexcept {
-    parts_.context.work_pending = true;
-    return parts_;
-  }
   template <class Call>
   auto measured(Call&& call) {
     return parts_.call_time.run(parts_.context.clock, std::forward<Call>(call));
@@ -49,23 +44,21 @@ class EndpointCore final : public Endpoint {
     return measured([&] { return parts_.operations.receive_engine.recv_now(request); });
   }
   [[nodiscard]] Status peek(const PeekRequest& request) override {
-    return touched().operations.unexpected.peek(request);
+    return parts_.operations.unexpected.peek(request);
   }
   [[nodiscard]] Status recv_claimed(const RecvRequest& request) override {
-    return touched().operations.unexpected.recv_claimed(request);
+    return parts_.operations.unexpected.recv_claimed(request);
   }
   [[nodiscard]] Status discard_claimed(const Report& report) override {
-    return touched().operations.unexpected.discard_claimed(report);
+    return parts_.operations.unexpected.discard_claimed(report);
   }
   [[nodiscard]] Status rma(const RmaRequest& request) override {
-    return measured([&] { return touched().operations.one_sided.rma_now(request); });
+    return measured([&] { return parts_.operations.one_sided.rma_now(request); });
   }
   [[nodiscard]] Status atomic(const AtomicRequest& request) override {
-    return measured([&] { return touched().operations.atomic_engine.atomic_now(request); });
+    return measured([&] { return parts_.operations.atomic_engine.atomic_now(request); });
   }
-  bool cancel(void* context) override {
-    return touched().operations.receive_engine.cancel(context);
-  }
+  bool cancel(void* context) override { return parts_.operations.receive_engine.cancel(context); }
   void set_remote_write_report(const Report& report) override {
     parts_.context.remote_write_report = report;
   }

@@ -7,7 +7,6 @@ namespace turnout {
 void PeerLoss::lose_peer(Peer& peer, const Status& why) {
   if (peer.lost) return;
   peer.lost = true;
-  context_.work_pending = true;
   SrqFlowControl::close(peer.rx.grant);
   peer.state.make().loss =
       Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};

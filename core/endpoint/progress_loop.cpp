@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint/progress_loop.h"
 
+#include <cassert>
+
 namespace turnout {
 
 bool ProgressLoop::progress_now() {
@@ -10,79 +12,113 @@ bool ProgressLoop::progress_now() {
   bool moved;
   if (context_.receive_cost.due(context_.delivered)) [[unlikely]] {
     moved = operations.receive_engine.poll_measured();
-    context_.work_pending |= moved;
   } else {
     moved = receive_dispatch_.poll_receive_queue();
-    context_.work_pending |= moved;
     if (!rings.speaking().empty()) moved |= operations.receive_engine.poll_rings(rings.speaking());
   }
   // An unsignalled request has a completion only if it fails.
   if ((resources_.awaits_completion() || context_.ticks % kPollForFailures == 0) &&
       send_completions_.poll_send_queue())
-    moved = context_.work_pending = true;
+    moved = true;
   const bool due = rings.silent_due(moved) || context_.closing;
   if (!rings.silent().empty())  // if not due, poll again: a message may have arrived
     moved |= !due || operations.receive_engine.poll_rings(rings.silent());
-  if (context_.work_pending || context_.closing) moved |= go_on_with_pending();
+  if (context_.pending.any()) moved |= go_on_with_pending();
   if (++context_.ticks >= tick_every_) {
     context_.ticks = 0;
     tick();
-    context_.work_pending = true;
   }
   context_.in_progress = false;
   return moved;
 }
 
-// Until one call has found nothing to go on with.
+// With each list until it was found empty.
 bool ProgressLoop::go_on_with_pending() {
   Messaging& messaging = parts_.messaging;
   Operations& operations = parts_.operations;
   Channels& channels = parts_.channels;
-  context_.work_pending = false;
+  PendingWork& pending = context_.pending;
   bool moved = false;
-  bool found = context_.over_datagrams() || context_.tests_channels();
-  const auto pump = [&](bool has_work, auto&& go_on) {
-    if (!has_work) return;
-    found = true;
-    moved |= go_on();
+  const auto pump = [&](Pending list, auto&& has_work, auto&& go_on) {
+    if (!pending.has(list)) {
+      assert(!has_work());
+    } else if (has_work()) {
+      moved |= go_on();
+    } else {
+      pending.remove(list);
+    }
   };
-  pump(!messaging.control.pending_control().empty(),
-       [&] { return messaging.control.pump_control(); });
-  pump(messaging.ud.ud_blocked(), [&] { return messaging.ud.pump_ud_blocked(); });
-  pump(operations.put.deferred_until() != INT64_MAX, [&] {
-    operations.send_engine.release_overdue();
-    return false;
-  });
-  pump(!channels.recovery.recovering().empty(),
-       [&] { return channels.recovery.pump_recovering(); });
-  pump(!channels.xrc_nodes.xrc_lost().empty(),
-       [&] { return channels.xrc_recovery.pump_xrc_lost(); });
-  pump(!operations.atomic_engine.answering().empty(),
-       [&] { return operations.atomic_engine.pump_answers(); });
-  pump(!operations.backlog.backlogged().empty(),
-       [&] { return operations.send_engine.pump_backlogs(); });
-  pump(!operations.backlog.fragmented().empty(),
-       [&] { return operations.fragments.pump_fragments(); });
-  pump(!operations.rdma.polled().empty(), [&] { return operations.rtr.poll_last_bytes(); });
-  pump(!operations.rput.rput_sends().empty(), [&] { return operations.rput.pump_rput_sends(); });
-  pump(!operations.put.rtr_cancels().empty(), [&] { return operations.put.pump_rtr_cancels(); });
-  pump(!operations.rdma.active_transfers().empty(),
-       [&] { return operations.rdma.pump_transfers(); });
-  pump(!operations.unexpected.waiting().empty(),
-       [&] { return operations.unexpected.pump_waiting(); });
-  pump(channels.rc.jobs() > 0, [&] { return channels.negotiator.pump_jobs(); });
-  pump(!operations.unexpected.stalled().empty() || !operations.unexpected.pending_wireups().empty(),
-       [&] { return operations.receive_engine.pump_stalled(); });
-  if (context_.receive_cost.is_open()) [[unlikely]] {
-    const Nanoseconds begun = context_.clock.now();
-    messaging.shared_receives.post_receives();
-    context_.receive_cost.close(context_.clock.now() - begun, context_.delivered);
-  } else if (!resources_.to_post.empty() || !resources_.to_post_control.empty()) {
-    messaging.shared_receives.post_receives();
-    found = true;
-  }
-  context_.work_pending |= found;
+  pump(
+      Pending::control_messages, [&] { return !messaging.control.pending_control().empty(); },
+      [&] { return messaging.control.pump_control(); });
+  pump(
+      Pending::datagrams, [&] { return messaging.ud.ud_blocked(); },
+      [&] { return messaging.ud.pump_ud_blocked(); });
+  pump(
+      Pending::deferred_messages, [&] { return operations.put.deferred_until() != INT64_MAX; },
+      [&] {
+        operations.send_engine.release_overdue();
+        return false;
+      });
+  pump(
+      Pending::recoveries, [&] { return !channels.recovery.recovering().empty(); },
+      [&] { return channels.recovery.pump_recovering(); });
+  pump(
+      Pending::xrc_recoveries, [&] { return !channels.xrc_nodes.xrc_lost().empty(); },
+      [&] { return channels.xrc_recovery.pump_xrc_lost(); });
+  pump(
+      Pending::atomic_answers, [&] { return !operations.atomic_engine.answering().empty(); },
+      [&] { return operations.atomic_engine.pump_answers(); });
+  pump(
+      Pending::backlogs, [&] { return !operations.backlog.backlogged().empty(); },
+      [&] { return operations.send_engine.pump_backlogs(); });
+  pump(
+      Pending::fragments, [&] { return !operations.backlog.fragmented().empty(); },
+      [&] { return operations.fragments.pump_fragments(); });
+  pump(
+      Pending::last_bytes, [&] { return !operations.rdma.polled().empty(); },
+      [&] { return operations.rtr.poll_last_bytes(); });
+  pump(
+      Pending::rput_sends, [&] { return !operations.rput.rput_sends().empty(); },
+      [&] { return operations.rput.pump_rput_sends(); });
+  pump(
+      Pending::rtr_cancels, [&] { return !operations.put.rtr_cancels().empty(); },
+      [&] { return operations.put.pump_rtr_cancels(); });
+  pump(
+      Pending::transfers, [&] { return !operations.rdma.active_transfers().empty(); },
+      [&] { return operations.rdma.pump_transfers(); });
+  pump(
+      Pending::unexpected_messages, [&] { return !operations.unexpected.waiting().empty(); },
+      [&] { return operations.unexpected.pump_waiting(); });
+  pump(
+      Pending::setup_jobs, [&] { return channels.rc.jobs() > 0; },
+      [&] { return channels.negotiator.pump_jobs(); });
+  pump(
+      Pending::stalled_peers,
+      [&] {
+        return !operations.unexpected.stalled().empty() ||
+               !operations.unexpected.pending_wireups().empty();
+      },
+      [&] { return operations.receive_engine.pump_stalled(); });
+  pump(
+      Pending::receives,
+      [&] {
+        return !resources_.to_post.empty() || !resources_.to_post_control.empty() ||
+               context_.receive_cost.is_open();
+      },
+      [&] {
+        post_receives();
+        return false;
+      });
   return moved;
+}
+
+void ProgressLoop::post_receives() {
+  if (!context_.receive_cost.is_open()) [[likely]]
+    return shared_receives_.post_receives();
+  const Nanoseconds begun = context_.clock.now();
+  shared_receives_.post_receives();
+  context_.receive_cost.close(context_.clock.now() - begun, context_.delivered);
 }
 
 void ProgressLoop::tick() {

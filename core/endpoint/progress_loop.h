@@ -21,6 +21,7 @@ class ProgressLoop : ComponentsUser {
 
  private:
   bool go_on_with_pending();
+  void post_receives();
   void tick();
 
   ReceiveDispatch& receive_dispatch_;

@@ -22,14 +22,14 @@ bool ReceiveDispatch::take_entries(const ibv_wc* entries, int count) {
     if (wc.status != IBV_WC_SUCCESS) {
       TURNOUT_LOG(channel, warn, "receive failed: {}; reposting the buffer",
                   ibv_wc_status_str(wc.status));
-      (control ? resources_.to_post_control : resources_.to_post).push_back(buffer);
+      control ? post_control_again(buffer) : post_again(buffer);
       continue;
     }
     if (context_.over_datagrams()) {
       on_datagram(control, buffer, wc.byte_len);
     } else if (control) {
       on_control(buffer, wc.byte_len);
-      resources_.to_post_control.push_back(buffer);
+      post_control_again(buffer);
     } else {
       operations_.receive_engine.on_data(buffer, wc.byte_len);
     }
@@ -169,12 +169,12 @@ void ReceiveDispatch::on_datagram(bool control, std::uint32_t buffer, std::uint3
   }
   if (!status.ok()) {
     TURNOUT_LOG(protocol, error, "receiving a datagram failed: {}; it was dropped", status.text());
-    (control ? resources_.to_post_control : resources_.to_post).push_back(buffer);
+    control ? post_control_again(buffer) : post_again(buffer);
     return;
   }
   if (control) {
     on_control_datagram(bytes, length);
-    resources_.to_post_control.push_back(buffer);
+    post_control_again(buffer);
   } else {
     operations_.receive_engine.on_data(buffer,
                                        length - static_cast<std::uint32_t>(sizeof datagram));

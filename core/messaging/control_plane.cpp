@@ -30,7 +30,7 @@ void ControlPlane::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
   // Establishment messages of a pair are ordered: none overtakes a queued one.
   if (!pending_control_.empty() || !post_control(pending)) {
     pending_control_.push_back(pending);
-    context_.work_pending = true;
+    context_.pending.add(Pending::control_messages);
   }
 }
 

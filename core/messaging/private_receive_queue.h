@@ -42,7 +42,7 @@ class PrivateReceiveQueues : Component {
     if (resources_.receive_pool.is_private(buffer)) [[unlikely]] {
       return_private_receive(buffer);
     } else {
-      resources_.to_post.push_back(buffer);
+      post_again(buffer);
     }
   }
   void count_control() noexcept { ++private_report_.controls; }

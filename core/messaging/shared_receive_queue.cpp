@@ -131,6 +131,7 @@ void SharedReceiveQueue::look_after_receives(Nanoseconds now) {
 void SharedReceiveQueue::more_receives(Nanoseconds now) {
   if (resources_.receive_pool.shrinking()) {
     resources_.receive_pool.call_back(&resources_.to_post);
+    context_.pending.add(Pending::receives);
     update_flow_control();
     shared_.idle_backoff =
         std::min(2 * shared_.idle_backoff, kMostBackoff * context_.settings.receive_idle);
@@ -143,6 +144,7 @@ void SharedReceiveQueue::more_receives(Nanoseconds now) {
     if (more > 0)
       status = resources_.receive_pool.grow(*context_.device, context_.account, more,
                                             peer_table_.reserved_headroom(), &resources_.to_post);
+    context_.pending.add(Pending::receives);
     if (!status.ok()) {
       TURNOUT_LOG(channel, debug, "shared receive queue not enlarged: {}", status.text());
       shared_.arm_at = now + (flow_.is_overcommitted() ? kArmWhileOvercommitted : kArmAfterRefusal);

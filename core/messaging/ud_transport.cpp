@@ -37,7 +37,7 @@ bool UdTransport::data_came(Peer& peer, const wire::Header& header, std::uint32_
     // acknowledged and are retransmitted.
     taken = !twice && !(early && resources_.receives_kept >= resources_.receive_pool.count() / 2);
   }
-  if (!taken) resources_.to_post.push_back(buffer);
+  if (!taken) post_again(buffer);
   return taken;
 }
 
@@ -149,6 +149,7 @@ bool UdTransport::transmit_control(Peer& peer) {
   if (peer.lost) return true;
   if (!posted) {
     ud_blocked_ = true;
+    context_.pending.add(Pending::datagrams);
     list_ud(peer, context_.clock.now() + kSoon);
   }
   if (link.waits() && link.due == 0) arm(peer, context_.clock.now());

@@ -307,7 +307,10 @@ void AtomicEngine::send_answers(Peer& peer) {
     atomics.first = (atomics.first + 1) % kAtomicWindow;
     --atomics.unsent;
   }
-  if (atomics.unsent > 0 && !std::exchange(atomics.listed, true)) answering_.push_back(&peer);
+  if (atomics.unsent > 0 && !std::exchange(atomics.listed, true)) {
+    answering_.push_back(&peer);
+    context_.pending.add(Pending::atomic_answers);
+  }
 }
 
 bool AtomicEngine::pump_answers() {

@@ -65,6 +65,7 @@ void FragmentEngine::on_fragment_request(Peer& peer, const wire::ControlMessage&
   operation->fragment_transfer = message.ring_address;
   operation->fragment_offset = 0;
   backlog_.fragmented().push_back(operation);
+  context_.pending.add(Pending::fragments);
 }
 
 bool FragmentEngine::pump_fragments() {

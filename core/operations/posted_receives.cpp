@@ -9,7 +9,7 @@ void PostedReceives::release_receive(Peer& peer, UnexpectedMessage::Storage stor
                                      std::uint32_t buffer) {
   switch (storage) {
     case UnexpectedMessage::Storage::buffer:
-      resources_.to_post.push_back(buffer);
+      post_again(buffer);
       credits_.return_credit(peer);
       break;
     case UnexpectedMessage::Storage::private_receive:

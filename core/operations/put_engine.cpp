@@ -226,6 +226,7 @@ void PutEngine::on_rtr_cancel(Peer& peer, std::uint64_t number) {
                 [number](const Rtr& rtr) { return rtr.detail.transfer == number; });
   peer.state->tx.rtrs->cancelled.push_back(number);
   rtr_cancels_.push_back(&peer);
+  context_.pending.add(Pending::rtr_cancels);
 }
 
 // In the stream, so that it arrives after the writes and put completions.

@@ -31,7 +31,10 @@ class PutEngine : Component {
   bool pump_rtr_cancels();
   [[nodiscard]] std::vector<Peer*>& rtr_cancels() noexcept { return rtr_cancels_; }
   // Deferred messages are looked at again then, or sooner; by nobody until the next is deferred.
-  void look_at(Nanoseconds time) noexcept { deferred_until_ = std::min(deferred_until_, time); }
+  void look_at(Nanoseconds time) noexcept {
+    deferred_until_ = std::min(deferred_until_, time);
+    context_.pending.add(Pending::deferred_messages);
+  }
   void look_no_more() noexcept { deferred_until_ = INT64_MAX; }
   [[nodiscard]] Nanoseconds deferred_until() const noexcept { return deferred_until_; }
   [[nodiscard]] std::uint64_t puts() const noexcept { return puts_; }

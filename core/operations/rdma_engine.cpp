@@ -72,11 +72,17 @@ bool RdmaEngine::post_segment(Transfer& transfer, std::uint64_t length) {
   return transfer.status.ok();
 }
 
+// Progress goes on with it.
+void RdmaEngine::list(Transfer& transfer) noexcept {
+  if (std::exchange(transfer.listed, true)) return;
+  active_transfers_.push_back(&transfer);
+  context_.pending.add(Pending::transfers);
+}
+
 // Posts segments; ends the transfer when it is complete. False: no progress.
 bool RdmaEngine::pump(Transfer& transfer) {
   if (leaves_posting(transfer)) [[unlikely]] {
-    transfer.listed = true;
-    active_transfers_.push_back(&transfer);
+    list(transfer);
     return false;
   }
   const std::uint64_t before = transfer.posted;
@@ -118,10 +124,9 @@ bool RdmaEngine::pump(Transfer& transfer) {
     }
   }
   const bool left = transfer.status.ok() && transfer.posted < transfer.total;
-  if (left && !transfer.listed) {
-    transfer.listed = true;
-    active_transfers_.push_back(&transfer);
-  } else if (!left && transfer.listed) {
+  if (left) {
+    list(transfer);
+  } else if (transfer.listed) {
     transfer.listed = false;
     active_transfers_.remove(&transfer);
   }
@@ -252,6 +257,7 @@ void RdmaEngine::poll_for_last_byte(Transfer& transfer, std::byte* last, std::by
   transfer.watched.byte = last;
   transfer.watched.sentinel = sentinel;
   polled_.push_back(&transfer);
+  context_.pending.add(Pending::last_bytes);
 }
 
 // Access for a large message that is read or written. Under `auto` RTRs are for registered buffers;

@@ -33,6 +33,7 @@ class RdmaEngine : MessagingUser {
   [[nodiscard]] int receive_access() const noexcept;
   void poll_for_last_byte(Transfer& transfer, std::byte* last, std::byte sentinel);
   [[nodiscard]] std::vector<Transfer*>& polled() noexcept { return polled_; }
+  void list(Transfer& transfer) noexcept;
   [[nodiscard]] LinkedList<Transfer>& active_transfers() noexcept { return active_transfers_; }
   void set_posts_in_progress(bool value) noexcept { posts_in_progress_ = value; }
 

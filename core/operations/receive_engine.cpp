@@ -16,25 +16,26 @@ void ReceiveEngine::on_data(std::uint32_t buffer, std::uint32_t length) {
           std::min(length, resources_.receive_pool.size() - resources_.receive_offset), &parsed);
       !status.ok()) {
     TURNOUT_LOG(protocol, error, "receiving a message failed: {}; it was dropped", status.text());
-    resources_.to_post.push_back(buffer);
+    post_again(buffer);
     return;
   }
   if (parsed.header.type == wire::Type::control) {
     TURNOUT_LOG(
         protocol, error,
         "receiving a message failed: control message in the shared receive queue; it was dropped");
-    resources_.to_post.push_back(buffer);
+    post_again(buffer);
     return;
   }
   PeerId id = parsed.header.index;
   if (parsed.wireup != nullptr && !events_.on_wireup_request(*parsed.wireup, &id)) {
     unexpected_.pending_wireups().push_back({buffer, length});
+    context_.pending.add(Pending::stalled_peers);
     return;
   }
   Peer* const peer = peer_table_.find_peer(id);
   if (peer == nullptr || peer->lost) {
     if (id != kAnyPeer) TURNOUT_LOG(protocol, debug, "dropped a message of peer {}", id);
-    resources_.to_post.push_back(buffer);
+    post_again(buffer);
     return;
   }
   peer->heard_since_tick = true;
@@ -64,7 +65,7 @@ void ReceiveEngine::keep_out_of_order(Peer& peer, OutOfOrderMessage message) {
       message.copy = unexpected_.copy_aside(resources_.received(message.buffer), message.length,
                                             message.length);
     if (message.copy) {
-      resources_.to_post.push_back(message.buffer);
+      post_again(message.buffer);
     } else {
       ++resources_.receives_kept;
     }
@@ -136,6 +137,7 @@ bool ReceiveEngine::poll_measured() {
   // Control messages in between would be counted as ring messages.
   if (context_.delivered > before && resources_.to_post_control.size() == controls) {
     context_.receive_cost.open(context_.clock.now() - begun, context_.delivered - before);
+    context_.pending.add(Pending::receives);
   }
   begun = context_.clock.now();
   moved |= go_on_with_each(rings_.speaking(), [&](Peer& peer) {
@@ -172,7 +174,6 @@ bool ReceiveEngine::read_ring(Peer& peer) {
                               status.ok() ? "length or type out of range" : status.text()));
         return true;
       }
-      context_.work_pending = true;
     }
     if (!unexpected_.may_deliver(peer, header)) {
       look_for_fins(peer);
@@ -386,7 +387,6 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
   // Its message may have arrived already, which would make an RTR useless.
   const bool sends_rtr = peer != nullptr && rtr_.wants_rtr(request, *peer);
   if (sends_rtr) {
-    context_.work_pending = true;
     (void)events_.poll_receive_queue();
     if (peer->rx.ring_poll != RingPoll::none) (void)poll_ring(*peer);
   }
@@ -407,7 +407,6 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
   for (;;) {
     UnexpectedMessage* const message = records_.matcher.find_unexpected(receive->match);
     if (message == nullptr) break;
-    context_.work_pending = true;
     records_.matcher.remove_unexpected(message);
     unexpected_.take_unexpected(*receive, *message);
     // An exhausted receive has left the list, and its record may be in use again.

@@ -51,6 +51,7 @@ void RputEngine::on_cts(Peer& peer, const wire::ControlMessage& message,
     start_rput_send(*operation);
   } else {
     rput_sends_.push_back(operation);
+    context_.pending.add(Pending::rput_sends);
   }
 }
 

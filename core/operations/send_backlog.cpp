@@ -56,6 +56,7 @@ void SendBacklog::list_backlog(Peer& peer) {
   if (peer.backlogged) return;
   peer.backlogged = true;
   backlogged_.push_back(&peer);
+  context_.pending.add(Pending::backlogs);
 }
 
 void SendBacklog::end_send(SendOperation& operation, Status status) {

@@ -96,7 +96,6 @@ Status SendEngine::send_now(const SendRequest& request) {
   if (at != PutEngine::kNoRtr && large) {
     const wire::Detail& rtr = peer->state->tx.rtrs->open[at].detail;
     if (put_.may_put(*peer, iov, rtr)) {
-      context_.work_pending = true;
       Status status = put_.put(*peer, request, iov, rtr);
       if (status.ok()) put_.consume_rtr(*peer, at);
       return status;
@@ -106,7 +105,6 @@ Status SendEngine::send_now(const SendRequest& request) {
   // No RTR comes for a message of a size for which none is sent.
   const bool wait = large && !measured && at == PutEngine::kNoRtr && put_.may_defer(*peer);
   if (!wait && defers(*peer)) {
-    context_.work_pending = true;
     put_.release_deferred(*peer);
   }
   if (eager && peer->state->tx.backlog.empty() && !is_putting(*peer)) {
@@ -127,7 +125,6 @@ Status SendEngine::send_now(const SendRequest& request) {
       return {};
     }
   }
-  context_.work_pending = true;
   if (records_.sends.in_use() >= records_.operation_limits.waiting) return too_many_wait();
   if (request.inject && has_large_ring(*peer) &&
       peer->state->tx.backlog.size() >= peer->state->tx.ring.entries) {

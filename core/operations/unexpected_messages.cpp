@@ -45,12 +45,12 @@ bool UnexpectedMessages::has_room_for(Peer& peer, const wire::Header& header) {
 // Otherwise stalls the stream.
 bool UnexpectedMessages::may_deliver_now(Peer& peer, const wire::Header& header) {
   if (has_room_for(peer, header)) return true;
-  context_.work_pending = true;
   peer.rx.stalled = true;
   peer.rx.atomic_stalled = wire::is_request(header.type);
   if (!peer.rx.stall_listed) {
     peer.rx.stall_listed = true;
     stalled_.push_back(&peer);
+    context_.pending.add(Pending::stalled_peers);
   }
   return false;
 }
@@ -275,6 +275,7 @@ void UnexpectedMessages::wait_for_transfer(UnexpectedMessage& message, RecvOpera
   message.receive = &receive;
   message.place = place;
   waiting_.push_back(&message);
+  context_.pending.add(Pending::unexpected_messages);
 }
 
 // How its receive gets the data.

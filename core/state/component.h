@@ -44,6 +44,16 @@ class Component {
         eviction_(state.eviction),
         rings_(state.rings) {}
 
+  // A receive buffer of the shared queue is free.
+  void post_again(std::uint32_t buffer) {
+    resources_.to_post.push_back(buffer);
+    context_.pending.add(Pending::receives);
+  }
+  void post_control_again(std::uint32_t buffer) {
+    resources_.to_post_control.push_back(buffer);
+    context_.pending.add(Pending::receives);
+  }
+
   EndpointContext& context_;
   EndpointEvents& events_;
   MemoryRegistration& registration_;

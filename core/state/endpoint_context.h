@@ -21,6 +21,7 @@
 #include "core/report/profile.h"
 #include "core/report/receive_cost.h"
 #include "core/selection/device_costs.h"
+#include "core/state/pending_work.h"
 #include "core/transport/placement.h"
 #include "core/transport/rc_queue.h"
 #include "core/transport/ring.h"
@@ -132,10 +133,7 @@ struct EndpointContext {
   bool closing = false;
   std::uint32_t ticks = 0;
   bool in_progress = false;  // a call of progress runs
-  // Some list may hold work that progress goes on with. Set by who adds to one, so that a call that
-  // only carries small messages need not look at each. What nobody told of is found by the next
-  // tick.
-  bool work_pending = true;
+  PendingWork pending;
   TrafficStatistics statistics{account};
   FeedbackCounter feedback;
   DecisionLog decisions{account};
