@@ -47,8 +47,9 @@ void ConnectionSlots::limit_connections() {
 bool ConnectionSlots::has_slot(const Peer& peer, bool with_ring) const noexcept {
   if (rc_.active_rc() >= context_.settings.max_active_rc) return false;
   if (resources_.rc_pool.empty() && !rc_.may_make_rc()) return false;
-  const std::uint64_t bytes = (resources_.rc_pool.empty() ? context_.rc_bytes : 0) +
-                              (with_ring && !peer.state->rx.ring ? peer_table_.ring_shape().bytes() : 0);
+  const std::uint64_t bytes =
+      (resources_.rc_pool.empty() ? context_.rc_bytes : 0) +
+      (with_ring && !peer.state->rx.ring ? peer_table_.ring_shape().bytes() : 0);
   return bytes == 0 || context_.account.available() >= bytes + peer_table_.reserved_headroom();
 }
 

@@ -178,6 +178,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   }
   device->why_ = std::move(why);
   device->virtual_ = is_virtual;
+  device->simulated_ = is_virtual && std::string_view(found.attributes.fw_ver) == "virtual clock";
   device->choose_gid();
   device->pd_.reset(ibv_alloc_pd(found.context));
   if (!device->pd_) return failure("ibv_alloc_pd", device->adapter_.name, errno);
