@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // EventQueue: what is to happen, by virtual time; equal times in the order of insertion.
 //
-// A heap of small records with four children a node: no allocation once it has grown. One thread.
+// A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan, JACM 1990) of hexadecimal digits: time does not go
+// back, so an event lies with those that differ from now first in the same digit, and equally, and
+// moves on as time comes near it. Equal times stay together, in their order. No allocation once it
+// has grown. One thread.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -27,61 +34,84 @@ enum class EventKind : std::uint32_t {
 
 struct Event {
   Picoseconds time = 0;
-  std::uint64_t order = 0;
   void* object = nullptr;
   std::uint64_t argument = 0;
   void (*callback)(void*, std::uint64_t) = nullptr;  // of EventKind::callback
   EventKind kind = EventKind::callback;
-
-  [[nodiscard]] bool before(const Event& other) const noexcept {
-    return time != other.time ? time < other.time : order < other.order;
-  }
 };
 
 class EventQueue {
  public:
-  void push(Event event) {
-    event.order = next_++;
-    std::size_t at = heap_.size();
-    heap_.push_back(event);
-    while (at > 0) {
-      const std::size_t parent = (at - 1) / 4;
-      if (!event.before(heap_[parent])) break;
-      heap_[at] = heap_[parent];
-      at = parent;
-    }
-    heap_[at] = event;
+  // Not before the time of the latest that was taken.
+  void push(const Event& event) {
+    assert(event.time >= latest_);
+    insert(event);
+    ++size_;
   }
-  [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  // Calls `fetch` with an event that comes next, or nearly.
+  template <class Fetch>
+  void look_ahead(Fetch&& fetch) const {
+    if (taken_ < now_.size()) return fetch(now_[taken_]);
+    if (filled_ == 0) return;
+    const Level& level = levels_[static_cast<unsigned>(std::countr_zero(filled_))];
+    fetch(level.digits[static_cast<unsigned>(std::countr_zero(level.filled))].front());
+  }
   // Not empty.
-  Event pop() {
+  [[nodiscard]] Event pop() {
     assert(!empty());
-    const Event first = heap_.front();
-    const Event last = heap_.back();
-    heap_.pop_back();
-    const std::size_t n = heap_.size();
-    if (n > 0) {
-      std::size_t at = 0;
-      for (;;) {
-        const std::size_t child = at * 4 + 1;
-        if (child >= n) break;
-        std::size_t least = child;
-        const std::size_t end = child + 4 < n ? child + 4 : n;
-        for (std::size_t c = child + 1; c < end; ++c) {
-          if (heap_[c].before(heap_[least])) least = c;
-        }
-        if (!heap_[least].before(last)) break;
-        heap_[at] = heap_[least];
-        at = least;
-      }
-      heap_[at] = last;
-    }
-    return first;
+    if (taken_ == now_.size()) refill();
+    --size_;
+    return now_[taken_++];
   }
 
  private:
-  std::vector<Event> heap_;
-  std::uint64_t next_ = 0;
+  static constexpr unsigned kBits = 4, kDigits = 1U << kBits, kLevels = 64 / kBits;
+  static constexpr unsigned kNear = 3;  // levels: less than 5 ns
+
+  void insert(const Event& event) {
+    const auto differ = static_cast<std::uint64_t>(event.time ^ latest_);
+    if (differ == 0) {
+      now_.push_back(event);
+      return;
+    }
+    const unsigned level = static_cast<unsigned>(std::bit_width(differ) - 1) / kBits;
+    if (level < kNear) {  // the world is larger than a processor's cache
+      __builtin_prefetch(event.object);
+      __builtin_prefetch(static_cast<const std::uint8_t*>(event.object) + 64);
+    }
+    const unsigned digit = static_cast<unsigned>(event.time >> (level * kBits)) % kDigits;
+    levels_[level].digits[digit].push_back(event);
+    levels_[level].filled |= 1U << digit;
+    filled_ |= 1U << level;
+  }
+  // Takes apart the first events that are together: all go to lower levels, the first of them to
+  // now_.
+  void refill() {
+    now_.clear();
+    taken_ = 0;
+    Level& level = levels_[static_cast<unsigned>(std::countr_zero(filled_))];
+    std::vector<Event>& from = level.digits[static_cast<unsigned>(std::countr_zero(level.filled))];
+    level.filled &= level.filled - 1;
+    if (level.filled == 0) filled_ &= filled_ - 1;
+    latest_ = std::min_element(from.begin(), from.end(), [](const Event& a, const Event& b) {
+                return a.time < b.time;
+              })->time;
+    for (const Event& event : from) insert(event);
+    from.clear();
+  }
+
+  // Events whose time differs from the latest first in this digit, by it.
+  struct Level {
+    std::array<std::vector<Event>, kDigits> digits;
+    std::uint32_t filled = 0;  // a bit for each that is not empty
+  };
+  std::array<Level, kLevels> levels_;
+  std::uint32_t filled_ = 0;  // a bit for each that is not empty
+  std::vector<Event> now_;    // of the same time as the latest
+  std::size_t taken_ = 0;     // of these
+  std::size_t size_ = 0;
+  Picoseconds latest_ = 0;  // time of the latest that was taken
 };
 
 }  // namespace turnout::hca

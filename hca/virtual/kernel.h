@@ -23,10 +23,10 @@ class Kernel {
   [[nodiscard]] Picoseconds now() const noexcept { return now_; }
   // A time that has passed is now.
   void at(Picoseconds time, World::Callback callback, void* context, std::uint64_t argument) {
-    events_.push({std::max(time, now_), 0, context, argument, callback, EventKind::callback});
+    events_.push({std::max(time, now_), context, argument, callback, EventKind::callback});
   }
   void schedule(Picoseconds time, EventKind kind, void* object, std::uint64_t argument = 0) {
-    events_.push({std::max(time, now_), 0, object, argument, nullptr, kind});
+    events_.push({std::max(time, now_), object, argument, nullptr, kind});
   }
   // Takes the next event, whose time is now from here on. False: there is none.
   [[nodiscard]] bool next(Event& event) {
@@ -37,6 +37,11 @@ class Kernel {
     ++statistics_.events;
     mix(static_cast<std::uint64_t>(event.time), static_cast<std::uint64_t>(event.kind));
     return true;
+  }
+
+  template <class Fetch>
+  void look_ahead(Fetch&& fetch) const {
+    events_.look_ahead(fetch);
   }
 
   [[nodiscard]] std::uint64_t random() noexcept { return random_.next(); }
