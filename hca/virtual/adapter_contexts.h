@@ -47,13 +47,10 @@ class AdapterContexts : EngineParts {
       const auto limit = static_cast<std::size_t>(profile.dc_responder_contexts);
       bool room = limit == 0 || node.responders.size() < limit;
       if (!room) {  // one whose initiator waits for nothing is given up
-        for (auto idle = node.responders.begin(); idle != node.responders.end(); ++idle) {
-          if (idle->second != 0) continue;
-          node.contexts.forget(kResponder | idle->first);
-          node.responders.erase(idle);
-          room = true;
-          break;
-        }
+        const std::uint32_t idle = first_idle(node);
+        room = idle != 0;
+        if (room) node.contexts.forget(kResponder | idle);
+        node.responders.erase(idle);
       }
       if (!room || kernel.chance(profile.fault_nack)) {
         ++kernel.statistics().dc_nacks;
@@ -68,7 +65,7 @@ class AdapterContexts : EngineParts {
       // Made here by the connect, not fetched.
       if (profile.cache_by_initiator != 0) (void)node.contexts.use(kResponder | qp.number);
     }
-    ++found->second;
+    ++found.value();
     operation.at_responder = true;
     return true;
   }
@@ -79,7 +76,7 @@ class AdapterContexts : EngineParts {
     if (target == nullptr) return;
     Node& node = processes.node_of(*target);
     const auto found = node.responders.find(operation.source);
-    if (found != node.responders.end() && found->second > 0) --found->second;
+    if (found != node.responders.end() && found->second > 0) --found.value();
   }
   // The target's adapter need not keep a context for this initiator any more.
   void release(VirtualQp& qp) {
@@ -89,6 +86,16 @@ class AdapterContexts : EngineParts {
       node.responders.erase(qp.number);
       node.contexts.forget(kResponder | qp.number);
     }
+  }
+
+ private:
+  // The smallest number of an initiator that waits for nothing; 0: there is none.
+  [[nodiscard]] static std::uint32_t first_idle(const Node& node) noexcept {
+    std::uint32_t least = 0;
+    for (const auto& [initiator, operations] : node.responders) {
+      if (operations == 0 && (least == 0 || initiator < least)) least = initiator;
+    }
+    return least;
   }
 };
 

@@ -6,7 +6,8 @@
 // those of hca/device/objects.h, so that the exported functions serve both engines.
 #pragma once
 
-#include <map>
+#include <tsl/robin_map.h>
+
 #include <vector>
 
 #include "hca/device/fifo.h"
@@ -36,7 +37,7 @@ struct Node {
   ContextCache contexts;
   std::vector<Picoseconds> fetches;  // when each fetcher of contexts is free
   // Responder contexts of DC in use: initiator's queue pair -> operations of it not yet answered.
-  std::map<std::uint32_t, std::uint32_t> responders;
+  tsl::robin_map<std::uint32_t, std::uint32_t> responders;
 };
 
 struct Process {

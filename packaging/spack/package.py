@@ -30,6 +30,7 @@ class Turnout(CMakePackage):
     depends_on("fmt@9:")
     depends_on("tomlplusplus")
     depends_on("nlohmann-json")
+    depends_on("robin-map")
     depends_on("cli11")
     depends_on("ncurses")
     depends_on("otf2", when="+otf2")

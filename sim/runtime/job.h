@@ -4,13 +4,13 @@
 // Owned by the simulation; in its thread. Options and world outlive it.
 #pragma once
 
+#include <tsl/robin_map.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <list>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,14 +27,23 @@ namespace turnout::sim {
 class MessageLatencies {
  public:
   void begin(std::uint32_t source, std::uint32_t destination, std::uint64_t tag, Picoseconds now) {
-    started_[stream(source, destination, tag)].push_back(now);
+    const std::uint32_t at = reserve(now);
+    const auto [place, is_new] = streams_.try_emplace(stream(source, destination, tag), at, at);
+    if (is_new) return;
+    started_[place->second.latest].next = at;
+    place.value().latest = at;
   }
   void end(std::uint32_t source, std::uint32_t destination, std::uint64_t tag, Picoseconds now) {
-    const auto found = started_.find(stream(source, destination, tag));
-    if (found == started_.end()) return;
-    latencies_.push_back(now - found->second.front());
-    found->second.pop_front();
-    if (found->second.empty()) started_.erase(found);
+    const auto found = streams_.find(stream(source, destination, tag));
+    if (found == streams_.end()) return;
+    const std::uint32_t at = found->second.first;
+    latencies_.push_back(now - started_[at].at);
+    if (at == found->second.latest) {
+      streams_.erase(found);
+    } else {
+      found.value().first = started_[at].next;
+    }
+    free_.push_back(at);
   }
   [[nodiscard]] std::vector<Picoseconds> take_sorted() {
     std::sort(latencies_.begin(), latencies_.end());
@@ -46,7 +55,28 @@ class MessageLatencies {
                                             std::uint64_t tag) noexcept {
     return content_key(source, destination, tag, 0);
   }
-  std::unordered_map<std::uint64_t, std::list<Picoseconds>> started_;  // that were not received
+  [[nodiscard]] std::uint32_t reserve(Picoseconds now) {
+    if (free_.empty()) {
+      started_.push_back({now, 0});
+      return static_cast<std::uint32_t>(started_.size() - 1);
+    }
+    const std::uint32_t at = free_.back();
+    free_.pop_back();
+    started_[at].at = now;
+    return at;
+  }
+
+  struct Started {
+    Picoseconds at;
+    std::uint32_t next;  // of the same stream
+  };
+  struct Stream {
+    Stream(std::uint32_t of_first, std::uint32_t of_latest) : first(of_first), latest(of_latest) {}
+    std::uint32_t first, latest;  // that were not received, in started_
+  };
+  tsl::robin_map<std::uint64_t, Stream> streams_;
+  std::vector<Started> started_;
+  std::vector<std::uint32_t> free_;  // of these
   std::vector<Picoseconds> latencies_;
 };
 

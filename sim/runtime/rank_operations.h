@@ -7,11 +7,12 @@
 // for an operation that cannot be or content that is wrong.
 #pragma once
 
+#include <tsl/robin_map.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -109,7 +110,7 @@ class RankOperations {
   CompletionQueue queue_{16};
   RequestTable requests_;
   ContentChecker content_;
-  std::unordered_map<std::uint32_t, PeerId> peers_;
+  tsl::robin_map<std::uint32_t, PeerId> peers_;
   std::uint32_t reaches_ = 0;  // puts and gets begun, while content is checked
   std::vector<std::uint32_t> partners_;
 };

@@ -40,6 +40,29 @@ TEST(AdapterContexts, AreLimitedAndGivenUpWhereTheirInitiatorWaitsForNothing) {
   EXPECT_TRUE(node.responders.empty());
 }
 
+TEST(AdapterContexts, OfTwoThatWaitForNothingTheSmallerNumberIsGivenUp) {
+  AdapterParts parts;
+  parts.profile.dc_responder_contexts = 3;
+  VirtualQp& target = parts.add_qp(1, QpKind::dct);
+  Node& node = parts.processes.node_of(target);
+  VirtualQp* initiators[4];
+  Operation operations[4];
+  for (std::size_t i = 0; i < 4; ++i) {
+    initiators[i] = &parts.add_qp(0, QpKind::dci);
+    operations[i].source = initiators[i]->number;
+    operations[i].target = target.number;
+  }
+  for (const std::size_t i : {2U, 1U, 0U}) {
+    ASSERT_TRUE(parts.adapter_contexts.admit(node, *initiators[i], operations[i]));
+  }
+  parts.adapter_contexts.leave(operations[2]);
+  parts.adapter_contexts.leave(operations[1]);
+  EXPECT_TRUE(parts.adapter_contexts.admit(node, *initiators[3], operations[3]));
+  EXPECT_EQ(node.responders.count(initiators[0]->number), 1U) << "an operation of it is under way";
+  EXPECT_EQ(node.responders.count(initiators[1]->number), 0U);
+  EXPECT_EQ(node.responders.count(initiators[2]->number), 1U);
+}
+
 TEST(Network, ANodesLinkServesOneAfterTheOther) {
   AdapterParts parts;
   parts.profile.wire_rate = 1024;  // a picosecond a byte
