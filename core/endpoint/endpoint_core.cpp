@@ -39,6 +39,22 @@ EndpointCore::~EndpointCore() {
   if (context.domain != nullptr) context.domain->forget_queue(parts_.resources.data_srq.get());
 }
 
+// What lies at a known distance from here: what a pointer leads to would have to wait for it.
+void EndpointCore::prepare_progress() const noexcept {
+  const auto fetch = [](const auto&... parts) { (__builtin_prefetch(&parts), ...); };
+  const EndpointContext& context = parts_.context;
+  const TransportResources& resources = parts_.resources;
+  fetch(parts_.progress_loop, parts_.receive_dispatch, parts_.send_completions, parts_.call_time);
+  fetch(context.clock, context.ticks, context.delivered);
+  fetch(resources.receive_cq, resources.receive_pool, resources.unsignalled_data,
+        resources.to_post);
+  fetch(parts_.peer_table, parts_.records, parts_.rings, parts_.operations.receive_engine,
+        parts_.operations.unexpected);
+  fetch(parts_.registration, parts_.live_report, parts_.memory_history, parts_.flow,
+        parts_.eviction, parts_.messaging.ud, parts_.messaging.shared_receives,
+        parts_.channels.selector, parts_.channels.keep_alive);  // what is due when
+}
+
 Nanoseconds EndpointCore::next_deadline() const noexcept {
   return std::min({parts_.channels.selector.next_decision(),
                    parts_.channels.keep_alive.next_keepalive(), parts_.messaging.ud.next_ud_timer(),

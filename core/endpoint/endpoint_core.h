@@ -66,6 +66,7 @@ class EndpointCore final : public Endpoint {
   void forget_memory(const void* address, std::size_t length) override {
     parts_.registration.forget_memory(address, length);
   }
+  void prepare_progress() const noexcept override;
   bool progress() override {
     return measured([this] { return parts_.progress_loop.progress_now(); });
   }

@@ -60,6 +60,7 @@ class VirtualEngine final : public World {
   void set_trace(std::function<void(const Trace&)> trace) override { trace_.set(std::move(trace)); }
 
  private:
+  void fetch_ahead() const noexcept;
   void run(EventKind kind, Operation& operation);
 
   Profile profile_;

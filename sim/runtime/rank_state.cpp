@@ -61,6 +61,12 @@ void RankState::kill() {
   if (endpoint_) endpoint_->abandon();
 }
 
+// Others run before it does.
+void RankState::wake() {
+  scheduler_.wake();
+  if (endpoint_) endpoint_->prepare_progress();
+}
+
 void RankState::run() {
   if (!endpoint_) return;
   hca::World& world = shared_.job.world;

@@ -108,6 +108,7 @@ class RankState {
   [[nodiscard]] bool closed() const noexcept { return closed_; }
   [[nodiscard]] Endpoint* endpoint() noexcept { return endpoint_.get(); }  // null: has exited
   [[nodiscard]] RankScheduler& scheduler() noexcept { return scheduler_; }
+  void wake();  // something has reached it
   [[nodiscard]] std::string waiting_for();
 
   // For Rank and its awaiters.

@@ -232,7 +232,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
     (void)world.add_process(
         id / options.ranks_per_node,
         [](void* context, std::uint64_t process) {
-          static_cast<SimulationState*>(context)->ranks[process]->scheduler().wake();
+          static_cast<SimulationState*>(context)->ranks[process]->wake();
         },
         &shared);
     world.enter(id);
