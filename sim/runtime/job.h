@@ -4,12 +4,12 @@
 // Owned by the simulation; in its thread. Options and world outlive it.
 #pragma once
 
+#include <sys/mman.h>
 #include <tsl/robin_map.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -81,7 +81,7 @@ class MessageLatencies {
 };
 
 // UncheckedMemory: where messages come from and go to when their content is not checked. Pages are
-// there when they are touched.
+// there when they are touched: it is no part of the heap, which would have to be cleared.
 class UncheckedMemory {
  public:
   static constexpr std::uint64_t kBytes = std::uint64_t{256} << 20;  // the largest message
@@ -89,15 +89,19 @@ class UncheckedMemory {
 
   // Null: the machine has no more memory.
   [[nodiscard]] void* of(Use use) noexcept {
-    if (!memory_[use]) memory_[use].reset(std::calloc(1, kBytes));
+    if (!memory_[use]) {
+      void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory != MAP_FAILED) memory_[use].reset(memory);
+    }
     return memory_[use].get();
   }
 
  private:
-  struct Free {
-    void operator()(void* memory) const noexcept { std::free(memory); }
+  struct Unmap {
+    void operator()(void* memory) const noexcept { munmap(memory, kBytes); }
   };
-  std::array<std::unique_ptr<void, Free>, 3> memory_;
+  std::array<std::unique_ptr<void, Unmap>, 3> memory_;
 };
 
 struct Job {
