@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/state/peer_table.h"
 
+#include <atomic>
+
 #include "base/log.h"
 #include "core/transport/path.h"
 
@@ -49,8 +51,9 @@ std::uint64_t PeerTable::room_for_channels() const noexcept {
 
 void PeerTable::expect_peers(std::size_t count) {
   const std::uint64_t most = expected_records();
-  if (count > most &&
-      expected_peers_ <= most) {  // logged once, also if addresses are inserted one by one
+  // Once, also if addresses are inserted one by one, or if all endpoints are in one process.
+  static std::atomic<bool> told;
+  if (count > most && !told.exchange(true, std::memory_order_relaxed)) {
     TURNOUT_LOG(memory, warn,
                 "reserving memory for the records of {} peers failed: TURNOUT_MEMORY_BUDGET={}: "
                 "{} at most; raise it to {} if the program communicates with all of them",
