@@ -58,8 +58,8 @@ void receiver_computes(int role, int socket) {
   one_computes(role, socket, 1);
 }
 
-// The peer reads and writes a window of a process that fills it and then calls nothing: its thread
-// helps with the copies, and who else wrote to the window has to be told to no sanitizer.
+// The peer reads and writes the window of a process that fills it and then calls nothing. Its
+// progress thread helps with the copies: the thread sanitizer must not take that for a race.
 void target_computes(int role, int socket) {
   constexpr std::uint64_t kRounds = 3;
   constexpr std::size_t kSize = 1 << 20;
