@@ -48,9 +48,12 @@ bool ProgressLoop::go_on_with_pending() {
       pending.remove(list);
     }
   };
-  pump(
-      Pending::control_messages, [&] { return !messaging.control.pending_control().empty(); },
-      [&] { return messaging.control.pump_control(); });
+  const auto pump_list = [&](Pending list, const auto& of, auto&& go_on) {
+    pump(
+        list, [&] { return !of.empty(); }, go_on);
+  };
+  pump_list(Pending::control_messages, messaging.control.pending_control(),
+            [&] { return messaging.control.pump_control(); });
   pump(
       Pending::datagrams, [&] { return messaging.ud.ud_blocked(); },
       [&] { return messaging.ud.pump_ud_blocked(); });
@@ -60,36 +63,26 @@ bool ProgressLoop::go_on_with_pending() {
         operations.send_engine.release_overdue();
         return false;
       });
-  pump(
-      Pending::recoveries, [&] { return !channels.recovery.recovering().empty(); },
-      [&] { return channels.recovery.pump_recovering(); });
-  pump(
-      Pending::xrc_recoveries, [&] { return !channels.xrc_nodes.xrc_lost().empty(); },
-      [&] { return channels.xrc_recovery.pump_xrc_lost(); });
-  pump(
-      Pending::atomic_answers, [&] { return !operations.atomic_engine.answering().empty(); },
-      [&] { return operations.atomic_engine.pump_answers(); });
-  pump(
-      Pending::backlogs, [&] { return !operations.backlog.backlogged().empty(); },
-      [&] { return operations.send_engine.pump_backlogs(); });
-  pump(
-      Pending::fragments, [&] { return !operations.backlog.fragmented().empty(); },
-      [&] { return operations.fragments.pump_fragments(); });
-  pump(
-      Pending::last_bytes, [&] { return !operations.rdma.polled().empty(); },
-      [&] { return operations.rtr.poll_last_bytes(); });
-  pump(
-      Pending::rput_sends, [&] { return !operations.rput.rput_sends().empty(); },
-      [&] { return operations.rput.pump_rput_sends(); });
-  pump(
-      Pending::rtr_cancels, [&] { return !operations.put.rtr_cancels().empty(); },
-      [&] { return operations.put.pump_rtr_cancels(); });
-  pump(
-      Pending::transfers, [&] { return !operations.rdma.active_transfers().empty(); },
-      [&] { return operations.rdma.pump_transfers(); });
-  pump(
-      Pending::unexpected_messages, [&] { return !operations.unexpected.waiting().empty(); },
-      [&] { return operations.unexpected.pump_waiting(); });
+  pump_list(Pending::recoveries, channels.recovery.recovering(),
+            [&] { return channels.recovery.pump_recovering(); });
+  pump_list(Pending::xrc_recoveries, channels.xrc_nodes.xrc_lost(),
+            [&] { return channels.xrc_recovery.pump_xrc_lost(); });
+  pump_list(Pending::atomic_answers, operations.atomic_engine.answering(),
+            [&] { return operations.atomic_engine.pump_answers(); });
+  pump_list(Pending::backlogs, operations.backlog.backlogged(),
+            [&] { return operations.send_engine.pump_backlogs(); });
+  pump_list(Pending::fragments, operations.backlog.fragmented(),
+            [&] { return operations.fragments.pump_fragments(); });
+  pump_list(Pending::last_bytes, operations.rdma.polled(),
+            [&] { return operations.rtr.poll_last_bytes(); });
+  pump_list(Pending::rput_sends, operations.rput.rput_sends(),
+            [&] { return operations.rput.pump_rput_sends(); });
+  pump_list(Pending::rtr_cancels, operations.put.rtr_cancels(),
+            [&] { return operations.put.pump_rtr_cancels(); });
+  pump_list(Pending::transfers, operations.rdma.active_transfers(),
+            [&] { return operations.rdma.pump_transfers(); });
+  pump_list(Pending::unexpected_messages, operations.unexpected.waiting(),
+            [&] { return operations.unexpected.pump_waiting(); });
   pump(
       Pending::setup_jobs, [&] { return channels.rc.jobs() > 0; },
       [&] { return channels.negotiator.pump_jobs(); });
