@@ -46,9 +46,8 @@ class EventQueue {
   void push(const Event& event) {
     assert(event.time >= latest_);
     insert(event);
-    ++size_;
   }
-  [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+  [[nodiscard]] bool empty() const noexcept { return taken_ == now_.size() && filled_ == 0; }
   // Calls `fetch` with an event that comes next, or nearly.
   template <class Fetch>
   void look_ahead(Fetch&& fetch) const {
@@ -61,7 +60,6 @@ class EventQueue {
   [[nodiscard]] Event pop() {
     assert(!empty());
     if (taken_ == now_.size()) refill();
-    --size_;
     return now_[taken_++];
   }
 
@@ -110,8 +108,7 @@ class EventQueue {
   std::uint32_t filled_ = 0;  // a bit for each that is not empty
   std::vector<Event> now_;    // of the same time as the latest
   std::size_t taken_ = 0;     // of these
-  std::size_t size_ = 0;
-  Picoseconds latest_ = 0;  // time of the latest that was taken
+  Picoseconds latest_ = 0;    // time of the latest that was taken
 };
 
 }  // namespace turnout::hca

@@ -39,6 +39,7 @@ class Kernel {
     return true;
   }
 
+  // See EventQueue.
   template <class Fetch>
   void look_ahead(Fetch&& fetch) const {
     events_.look_ahead(fetch);
