@@ -23,7 +23,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 9;
+inline constexpr std::uint32_t kLayoutVersion = 10;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -348,9 +348,9 @@ struct alignas(64) CopyRecord {
   std::atomic<std::uint64_t> open;      // the job; 0: none that anybody may join
   std::atomic<std::uint64_t> active;    // the job that a thread of this process copies for
   std::atomic<std::uint64_t> next;      // all bytes before it are copied or in hand
-  std::atomic<std::uint32_t> failed;    // this process had a range and could not copy it
+  std::atomic<std::uint64_t> copied;    // bytes that this process has copied
   std::uint32_t helped;                 // ranges, by this process
-  std::uint64_t unused[3];
+  std::uint32_t unused[5];
   // The job: between a region of `target` and memory of its initiator.
   Token target;
   std::uint32_t key;

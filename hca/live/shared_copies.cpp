@@ -63,7 +63,7 @@ Access SharedCopies::copy(const SharedCopy& wanted) noexcept {
   // A helper of a job whose initiator died may still have a range.
   if (record.active.load(std::memory_order_acquire) == 0) {
     record.next.store(0, std::memory_order_relaxed);
-    record.failed.store(0, std::memory_order_relaxed);
+    record.copied.store(0, std::memory_order_relaxed);
     record.target = wanted.place.owner;
     record.key = wanted.key;
     record.number = wanted.number;
@@ -72,36 +72,38 @@ Access SharedCopies::copy(const SharedCopy& wanted) noexcept {
     record.local = reinterpret_cast<std::uint64_t>(wanted.local);
     record.length = static_cast<std::uint32_t>(shared);
     record.open.store(job, std::memory_order_release);
+    std::uint64_t ours = 0;
     while (result == Access::ok) {
       const bool alone = record.active.load(std::memory_order_relaxed) != job;
       const Range range = alone ? take_range(record, shared, 2, kMostAlone)
                                 : take_range(record, shared, 4, kMostAlone);
       if (range.length == 0) break;
       result = copy_range(wanted, range.from, range.length);
+      ours += range.length;
     }
     record.open.store(0, std::memory_order_seq_cst);
-    whole = helper_is_done(record, job, wanted.place.owner) &&
-            record.failed.load(std::memory_order_relaxed) == 0;
+    wait_for_helper(record, job, wanted.place.owner);
+    // A target that failed, or that died with a range in hand, has not counted it.
+    whole = ours + record.copied.load(std::memory_order_acquire) == shared;
   }
-  std::uint64_t ours = job;
-  record.reserved.compare_exchange_strong(ours, 0, std::memory_order_release);
+  std::uint64_t own = job;
+  record.reserved.compare_exchange_strong(own, 0, std::memory_order_release);
   if (result != Access::ok) return result;
   if (!whole) return copy_range(wanted, 0, wanted.length);
   return last == 0 ? Access::ok : copy_range(wanted, shared, last);
 }
 
-bool SharedCopies::helper_is_done(const CopyRecord& record, std::uint64_t job,
-                                  Token target) const noexcept {
+void SharedCopies::wait_for_helper(const CopyRecord& record, std::uint64_t job,
+                                   Token target) const noexcept {
   for (std::uint32_t round = 1; record.active.load(std::memory_order_seq_cst) == job; ++round) {
     constexpr std::uint32_t kSpins = 4096, kBetween = 1024;
     if (round < kSpins) {
       __builtin_ia32_pause();
     } else {
       sched_yield();
-      if (round % kBetween == 0 && !fabric.alive(target)) return false;
+      if (round % kBetween == 0 && !fabric.alive(target)) return;
     }
   }
-  return true;
 }
 
 void SharedCopies::help_with(CopyRecord& record) noexcept {
@@ -119,7 +121,7 @@ void SharedCopies::help_with(CopyRecord& record) noexcept {
     there.owner = static_cast<Token>(job >> 32);
     there.remote = local + range.from;
     const bool done =
-        range.length == 0 ||
+        range.length != 0 &&
         (record.target == fabric.me() && index < kMaxMrs && memory.reach(there.owner, there.pid) &&
          memory.find(key, fabric.mr(index).pd, address + range.from, range.length,
                      reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, here,
@@ -127,7 +129,7 @@ void SharedCopies::help_with(CopyRecord& record) noexcept {
          here.direct != nullptr &&
          (reads ? memory.write(there, here.direct, range.length)
                 : memory.read(here.direct, there, range.length)) == Access::ok);
-    if (!done) record.failed.store(1, std::memory_order_relaxed);
+    if (done) record.copied.fetch_add(range.length, std::memory_order_release);
     if (range.length != 0) {
       ++record.helped;
       idle_polls.found_work();

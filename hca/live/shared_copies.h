@@ -5,8 +5,8 @@
 // is left, as an adapter takes all of it from its host. The initiator describes the transfer in the
 // target's CopyRecord (device/layout.h) and both take ranges until none is left. It waits for the
 // range that the target has in hand, so nothing is written after copy() has returned, and it makes
-// the whole copy itself if the target may not. A record can deny the target an access, never extend
-// it: the region is looked up again there.
+// the whole copy itself if the target has not copied every range that it took. A record can deny
+// the target an access, never extend it: the region is looked up again there.
 //
 // One for each process and fabric. Any thread.
 #pragma once
@@ -48,9 +48,8 @@ class SharedCopies : LiveParts {
  private:
   [[nodiscard]] Access copy_range(const SharedCopy& wanted, std::uint64_t from,
                                   std::uint64_t length) noexcept;
-  // Waits until the target has no range in hand. False: it has ended, perhaps with one.
-  [[nodiscard]] bool helper_is_done(const CopyRecord& record, std::uint64_t job,
-                                    Token target) const noexcept;
+  // Waits until the target has no range in hand or has ended, perhaps with one.
+  void wait_for_helper(const CopyRecord& record, std::uint64_t job, Token target) const noexcept;
   void help_with(CopyRecord& record) noexcept;
 
   CopyRecord& own_ = fabric.copy(slot_of(fabric.me()));
