@@ -57,10 +57,20 @@ class Slab {
     --in_use_;
   }
   [[nodiscard]] std::size_t in_use() const noexcept { return in_use_; }
+  // Calls `call` with every record. One that is not in use is as made.
+  template <class Call>
+  void for_each(const Call& call) {
+    for (const Block& block : blocks_)
+      for (std::size_t i = 0; i < block.count; ++i) call(block.records[i]);
+  }
 
  private:
   // The first block is small: most endpoints of a large job have little under way.
   static constexpr std::size_t kFirst = 8, kMost = 64;
+  struct Block {
+    std::unique_ptr<T[]> records;
+    std::size_t count;
+  };
 
   [[nodiscard]] std::size_t each() const noexcept { return sizeof(T) + sizeof(T*) + beside_; }
   bool grow() {
@@ -74,16 +84,16 @@ class Slab {
         if ((count /= 2) == 0) return false;
       }
     }
-    blocks_.push_back(std::make_unique<T[]>(count));
+    blocks_.push_back({std::make_unique<T[]>(count), count});
     total_ += count;
     free_.reserve(total_);
-    for (std::size_t i = count; i-- > 0;) free_.push_back(&blocks_.back()[i]);
+    for (std::size_t i = count; i-- > 0;) free_.push_back(&blocks_.back().records[i]);
     return true;
   }
   MemoryAccount& account_;
   MemoryKind kind_;
   std::size_t beside_;
-  std::vector<std::unique_ptr<T[]>> blocks_;
+  std::vector<Block> blocks_;
   std::vector<T*> free_;
   std::size_t in_use_ = 0;
   std::size_t total_ = 0;

@@ -31,6 +31,16 @@ Status OperationRecords::refusal() {
                       context.account.budget(), (now - refused_since) / 1'000'000'000)};
 }
 
+OperationRecords::~OperationRecords() {
+  sends.for_each([this](SendOperation& send) {
+    if (send.copy != nullptr) give_back_copy(send.copy, send.iov.total);
+  });
+  transfers.for_each([this](Transfer& transfer) {
+    if (transfer.copy != nullptr) give_back_copy(transfer.copy, transfer.total);
+  });
+  context.account.release(MemoryKind::operations, spare_blocks.size() * kInjectLimit);
+}
+
 std::byte* OperationRecords::take_copy(std::size_t bytes) {
   if (bytes <= InjectCopy::kMost) {
     InjectCopy* const copy = take_for_caller(copies);

@@ -19,9 +19,8 @@ namespace turnout {
 
 struct OperationRecords {
   OperationRecords(EndpointContext& context, std::size_t context_size);
-  ~OperationRecords() {
-    context.account.release(MemoryKind::operations, spare_blocks.size() * kInjectLimit);
-  }
+  // With them go the copies of messages that their peers never took.
+  ~OperationRecords();
   OperationRecords(const OperationRecords&) = delete;
   OperationRecords& operator=(const OperationRecords&) = delete;
 

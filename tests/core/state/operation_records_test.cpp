@@ -55,5 +55,24 @@ TEST(OperationRecords, KeepSomeBlocksOfLongCopies) {
   EXPECT_EQ(before - world.context.account.available(), kept);
 }
 
+TEST(OperationRecords, FreeTheCopiesOfWhatWasNeverSent) {
+  ComponentWorld world;
+  const std::uint64_t before = world.context.account.available();
+  {
+    OperationRecords records(world.context, 0);
+    for (const std::size_t bytes : {InjectCopy::kMost, InjectCopy::kMost + 1, kInjectLimit}) {
+      SendOperation* const send = records.sends.take();
+      ASSERT_NE(send, nullptr);
+      send->copy = records.take_copy(bytes);
+      send->iov.total = bytes;
+      Transfer* const transfer = records.transfers.take();
+      ASSERT_NE(transfer, nullptr);
+      transfer->copy = records.take_copy(bytes);
+      transfer->total = bytes;
+    }
+  }
+  EXPECT_EQ(world.context.account.available(), before);
+}
+
 }  // namespace
 }  // namespace turnout
