@@ -56,8 +56,8 @@ using ReadProfile = std::function<Result<std::string>(const std::string& name)>;
 [[nodiscard]] Result<ProfileFile> find_profile(const std::string& name_or_path);
 // Names of the profiles in profile_folders(), sorted.
 [[nodiscard]] std::vector<std::string> list_profiles();
-// Where names are looked for, the first that has the file wins: $TURNOUT_PROFILES (folders with
-// colons between), share/turnout/profiles beside the executable's folder, the source tree's.
+// Where names are looked for, the first that has the file wins: the setting `profiles` (folders
+// with colons between), share/turnout/profiles beside the executable's folder, the source tree's.
 [[nodiscard]] std::vector<std::string> profile_folders();
 
 // docs/profiles.md: what the tags mean and a table for each profile.

@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "base/installation.h"
+#include "base/log.h"
+#include "base/settings.h"
 #include "base/text_file.h"
 #include "base/value.h"
 #include "sim/formats/profile_file.h"
@@ -59,13 +60,17 @@ Result<std::string> read_named(const std::string& name, const std::vector<std::s
 
 std::vector<std::string> profile_folders() {
   std::vector<std::string> folders;
-  if (const char* const variable = std::getenv("TURNOUT_PROFILES"); variable != nullptr) {
-    std::string_view rest(variable);
+  if (const Result<Settings> settings = Settings::load(UnknownNames::ignore); settings) {
+    std::string_view rest(settings.value().profiles);
     while (!rest.empty()) {
       const std::string_view folder = rest.substr(0, rest.find(':'));
       rest.remove_prefix(std::min(folder.size() + 1, rest.size()));
       if (!folder.empty()) folders.emplace_back(folder);
     }
+  } else {
+    TURNOUT_LOG(cli, warn,
+                "reading the settings failed: {}; only the profiles that are installed are found",
+                settings.status().text());
   }
   folders.push_back(share_folder() + "/profiles");
   return folders;
