@@ -33,7 +33,7 @@ struct SharedCopy {
 class SharedCopies : LiveParts {
  public:
   // Less is copied sooner than the other core hears of it.
-  static constexpr std::uint64_t kLeast = std::uint64_t{128} << 10;
+  static constexpr std::uint64_t kLeast = std::uint64_t{512} << 10;
 
   explicit SharedCopies(const LiveParts& parts) : LiveParts(parts) {}
 
