@@ -24,13 +24,14 @@ class LiveDataPath final : public DataPath, LiveParts {
     return check_request(qp, qp.record->phase(), wqe);
   }
   int send(Qp& qp, SendWqe& wqe) override {
-    idle_polls.found_work();
+    const bool first = idle_polls.posts_first();
     const QpPhase phase = qp.record->phase();
     const bool at_once = phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed);
     if (at_once && wqe.is_inline && wqe.length > 0 && has_room(qp) &&
         direct_writes.write(qp, wqe, wqe.length, [&wqe](std::uint8_t* to) {
           copy_in_order(to, wqe.data, wqe.length);
         })) {
+      if (first) direct_writes.hand_over(qp, wqe.length);
       wqe.position = ++qp.posted;
       if (is_signaled(qp, wqe)) send_queues.complete(qp, wqe, IBV_WC_SUCCESS);
       return 0;
@@ -40,6 +41,7 @@ class LiveDataPath final : public DataPath, LiveParts {
     if (at_once) [[likely]] {
       const auto [step, status] = executor.execute(qp, wqe);
       if (step == Step::done) [[likely]] {
+        if (first && wqe.opcode == IBV_WR_RDMA_WRITE) direct_writes.hand_over(qp, wqe.length);
         if (status != IBV_WC_SUCCESS || is_signaled(qp, wqe)) {
           send_queues.complete(qp, wqe, status);
         }

@@ -19,8 +19,18 @@ class IdlePolls {
  public:
   // The process posted a request or found a completion.
   void found_work() noexcept { vain_.store(0, std::memory_order_relaxed); }
+  // It posts a request. True: one of the first since it polled in vain, so it may be that the peer
+  // waits for this one; others follow each other.
+  [[nodiscard]] bool posts_first() noexcept {
+    found_work();
+    const std::uint32_t left = first_posts_.load(std::memory_order_relaxed);
+    if (left == 0) return false;
+    first_posts_.store(left - 1, std::memory_order_relaxed);
+    return true;
+  }
   // A poll found nothing.
   void found_nothing() noexcept {
+    first_posts_.store(kFirstPosts, std::memory_order_relaxed);
     const std::uint32_t vain = vain_.load(std::memory_order_relaxed) + 1;
     if (vain < kPatience) [[likely]]
       return vain_.store(vain, std::memory_order_relaxed);
@@ -31,8 +41,11 @@ class IdlePolls {
  private:
   // Polls in a row before the first yield, some 20 us, and between two: an answer takes less.
   static constexpr std::uint32_t kPatience = 512, kBetween = 64;
+  // An answer, and what ends a large message before it.
+  static constexpr std::uint32_t kFirstPosts = 2;
 
   std::atomic<std::uint32_t> vain_{0};
+  std::atomic<std::uint32_t> first_posts_{0};
 };
 
 }  // namespace turnout::hca
