@@ -56,7 +56,8 @@ TEST(Rtr, OtherMessagesSendAPutCompletion) {
   }
   EXPECT_EQ(pair.sender().operations.puts, 3u);
   EXPECT_GE(pair.sender().operations.put_completions, 2u);
-  EXPECT_LE(pair.sender().operations.put_completions, 3u);  // the second, when its last byte is the sentinel
+  // The second, when its last byte is the sentinel.
+  EXPECT_LE(pair.sender().operations.put_completions, 3u);
 }
 
 // Registering many receives before the first message would hold up the program; those that come by
