@@ -67,7 +67,8 @@ def not_offered(output):
 
 
 def pair(turnout, operation, kind, service, variant, arguments, number):
-    program = [f"ib_{operation}_{kind}", "-c", service, "-p", str(20000 + os.getpid() * 7 % 20000 + number), *arguments]
+    # Below 32768: from there on the system gives ports to those who connect (ip_local_port_range).
+    program = [f"ib_{operation}_{kind}", "-c", service, "-p", str(20000 + os.getpid() * 7 % 12000 + number), *arguments]
     env = dict(os.environ, TURNOUT_ADAPTER="connectx-5")
     command = [turnout, "verbs", "--fabric", f"perftest-{os.getpid()}-{number}", "--mlx5dv", "--"] + program
     ended = verbs_pair.run(command, command + ["localhost"], LIMIT, env)
