@@ -32,7 +32,7 @@ struct SharedCopy {
 
 class SharedCopies : LiveParts {
  public:
-  // Less is copied sooner than the other core hears of it.
+  // Less ends sooner if the target looks after its own messages meanwhile.
   static constexpr std::uint64_t kLeast = std::uint64_t{512} << 10;
 
   explicit SharedCopies(const LiveParts& parts) : LiveParts(parts) {}

@@ -42,22 +42,29 @@ void fill(Region& m, unsigned round) {
   for (std::size_t i = 0; i < m.size; ++i) m.data[i] = byte_at(i, round);
 }
 
-// The target: has a region, connects, and polls until kDone is set.
-void serve(Exchange* x, const std::function<void(Region&)>& at_end = {}) {
+// Has a region, and connects.
+struct Target {
+  explicit Target(Exchange* x) : m(rig.memory(kSize, false)) {
+    fill(m, 0);
+    ibv_qp* qp = rig.rc();
+    set(x, kNumber, qp->qp_num);
+    set(x, kAddress, m.address());
+    set(x, kKey, m.mr->rkey);
+    connect(qp, static_cast<std::uint32_t>(get(x, kPeer)));
+    meet(x, 0, 2);
+  }
   Rig rig;
-  Region m = rig.memory(kSize, false);
-  fill(m, 0);
-  ibv_qp* qp = rig.rc();
-  set(x, kNumber, qp->qp_num);
-  set(x, kAddress, m.address());
-  set(x, kKey, m.mr->rkey);
-  connect(qp, static_cast<std::uint32_t>(get(x, kPeer)));
-  meet(x, 0, 2);
+  Region m;
+};
+
+// A target that polls until kDone is set.
+void serve(Exchange* x, const std::function<void(Region&)>& at_end = {}) {
+  Target target(x);
   EXPECT_TRUE(eventually([&] {
-    EXPECT_TRUE(empty(rig.recv_cq));
+    EXPECT_TRUE(empty(target.rig.recv_cq));
     return x->word[kDone].load() != 0;
   }));
-  if (at_end) at_end(m);
+  if (at_end) at_end(target.m);
 }
 
 struct Initiator {
@@ -224,16 +231,8 @@ TEST_F(SharedCopiesTest, RangeThatNobodyCopies) {
   Exchange* x = exchange();
   run(3, [&](unsigned rank) {
     if (rank == 0) {
-      Rig rig;
-      Region m = rig.memory(kSize, false);
-      fill(m, 0);
-      ibv_qp* qp = rig.rc();
-      set(x, kNumber, qp->qp_num);
-      set(x, kAddress, m.address());
-      set(x, kKey, m.mr->rkey);
       set(x, kToken, static_cast<std::uint64_t>(getpid()));
-      connect(qp, static_cast<std::uint32_t>(get(x, kPeer)));
-      meet(x, 0, 2);
+      const Target target(x);  // it does not poll
       get(x, kDone);
       return;
     }
