@@ -116,7 +116,7 @@ Status SendEngine::send_now(const SendRequest& request) {
                           .length = iov.total,
                           .counts_as = iov.total};
     if (sender_.post_stream(*peer, message)) {
-      if (measured) limit_.eager_took(iov.total, 1, context_.clock.now() - began, alone);
+      if (measured) eager_took(*peer, iov.total, 1, began, alone);
       context_.finish(request.report, {.context = request.report.context,
                                        .length = iov.total,
                                        .tag = request.tag,
@@ -176,8 +176,7 @@ Status SendEngine::send_now(const SendRequest& request) {
     backlog_.enqueue(*operation);
   } else if (measured && !rendezvous && !peer->lost) {
     const std::size_t most = sender_.max_payload(*peer);
-    limit_.eager_took(iov.total, (iov.total + most - 1) / most, context_.clock.now() - began,
-                      alone);
+    eager_took(*peer, iov.total, (iov.total + most - 1) / most, began, alone);
   }
   put_.consume_rtr(*peer, at);
   return {};
@@ -372,6 +371,14 @@ void SendEngine::on_fin(Peer& peer, const Fin& fin) {
   if (peer.tx.awaiting_fin > 0) --peer.tx.awaiting_fin;
   if (context_.format.measures_limit) measure(peer, *operation, fin.read);
   backlog_.end_send(*operation, SendBacklog::status_reported(peer, fin.status, "fetch"));
+}
+
+void SendEngine::eager_took(Peer& peer, std::size_t bytes, std::size_t parts, Nanoseconds began,
+                            bool alone) {
+  RingSender& ring = peer.state.ref().tx.ring;
+  if (!ring.touched()) [[unlikely]]
+    return ring.count_large(parts);
+  limit_.eager_took(bytes, parts, context_.clock.now() - began, alone);
 }
 
 // `time`: when the receiver had read the message, 0 if it did not note that. It knows: its FIN may

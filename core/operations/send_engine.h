@@ -53,6 +53,8 @@ class SendEngine : MessagingUser {
   // Of other messages.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   void measure(const Peer& peer, const SendOperation& operation, std::uint64_t time);
+  // A measured message was posted in so many parts.
+  void eager_took(Peer& peer, std::size_t bytes, std::size_t parts, Nanoseconds began, bool alone);
   [[nodiscard]] bool send_fragments(SendOperation& operation);
   [[nodiscard]] bool post_part(SendOperation& operation, StreamMessage& message);
 

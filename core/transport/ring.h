@@ -208,9 +208,16 @@ struct RingSender {
   std::uint32_t credits = 0;
   std::uint32_t request = 0;  // number of the request that named it: identifies its credits
   RingCursor next;
-  bool checked = false;  // messages carry checksums
+  bool checked = false;         // messages carry checksums
+  std::uint8_t large_sent = 0;  // up to `entries`
 
   [[nodiscard]] RingShape shape() const noexcept { return {entries, entry_size}; }
+  // Each entry has had a large message. The first one finds pages that nobody has touched, which
+  // takes many times as long as later ones.
+  [[nodiscard]] bool touched() const noexcept { return large_sent >= entries; }
+  void count_large(std::size_t messages) noexcept {
+    large_sent = static_cast<std::uint8_t>(std::min<std::size_t>(large_sent + messages, entries));
+  }
   // So many entries are free again.
   void give_credits(std::uint32_t freed) noexcept { credits = std::min(credits + freed, entries); }
   // Address behind the entry that the next message goes to.

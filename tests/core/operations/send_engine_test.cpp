@@ -176,6 +176,7 @@ struct MeasuringWorld : LargeRingWorld {
     context.format.measures_limit = true;
     context.format.rendezvous_threshold = EagerLimit::kLeast;
     clock.between_calls = 1000;  // of an eager message
+    ring().count_large(kEntries);
   }
   // Operations that wait for a FIN.
   [[nodiscard]] std::vector<std::uint64_t> waiting() {
@@ -208,10 +209,39 @@ TEST(SendEngine, MeasuresWhatBothKindsOfALongMessageTake) {
   EXPECT_EQ(world.send_engine.measured_limit(), EagerLimit::kLeast);
 }
 
+TEST(SendEngine, MeasuresNoMessageThatFindsANewEntry) {
+  MeasuringWorld world;
+  world.ring().entries = 16;  // a message takes four
+  world.ring().large_sent = 0;
+  const auto eager_of = [&](std::uint32_t messages, Nanoseconds eager, Nanoseconds rendezvous) {
+    std::uint32_t n = 0;
+    for (std::uint32_t i = 0; i < messages; ++i) {
+      world.complete(world.data);
+      world.ring().credits = world.ring().entries;
+      world.clock.between_calls = eager;
+      EXPECT_TRUE(world.send(world.peer, i, world.bytes).ok());
+      if (world.peer.tx.awaiting_fin == 0) {
+        ++n;
+        continue;
+      }
+      Fin fin;
+      fin.operation = world.waiting().back();
+      fin.read = static_cast<std::uint64_t>(world.clock.time + rendezvous);
+      world.clock.time += 1'000'000;
+      world.send_engine.on_fin(world.peer, fin);
+    }
+    return n;
+  };
+  EXPECT_EQ(eager_of(2 * EagerLimit::kFirst, 100'000, 10'000), EagerLimit::kFirst);
+  EXPECT_TRUE(world.ring().touched());
+  EXPECT_EQ(eager_of(50, 100, 10'000), 50u);
+}
+
 // In a stream counts what a message adds, however late the receiver begins.
 TEST(SendEngine, MeasuresWhatALongMessageAddsToAStream) {
   MeasuringWorld world;
   world.ring().entries = 16;
+  world.ring().count_large(16);
   constexpr std::uint32_t kTried = 2 * EagerLimit::kRun;
   std::uint32_t eager = 0;
   for (std::uint32_t i = 0; i < kTried + 20; ++i) {
