@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "provider/av.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
 #include "provider/peer_resolver.h"
+#include "provider/service_address.h"
 
 namespace turnout::provider {
 namespace {
@@ -30,40 +37,139 @@ int bind_vector(fid* f, fid* other, std::uint64_t /*flags*/) {
   return 0;
 }
 
+// How long an insertion waits for an endpoint that is named by host and port: a server that was
+// started together with its client may take some seconds.
+constexpr std::chrono::seconds kServerStarts{10};
+
+// What was inserted, one after another; the addresses may be unknown.
+class Insertion {
+ public:
+  Insertion(AddressVector& av, std::size_t count, fi_addr_t* out, int* errors)
+      : av_(av), count_(count), out_(out), errors_(errors) {}
+
+  // `at`: which of `count` it is.
+  void add(std::size_t at, const Result<Address>& address) {
+    int error = address.ok() ? 0 : fi_error(address.status());
+    if (error == 0 && av_.size() >= kMaxAddresses) error = FI_ENOMEM;
+    if (error == 0) {
+      const std::uint64_t index = av_.insert(address.value());
+      if (out_ != nullptr) out_[at] = index;
+      ++inserted_;
+    } else {
+      TURNOUT_LOG(provider, warn, "fi_av_insert failed: address {} of {}: {}; {}", at, count_,
+                  address.ok() ? "the address vector is full" : address.status().text(),
+                  address.ok() ? "remove unused addresses"
+                               : "pass the name that fi_getname gave at the peer, or the host and "
+                                 "port of an endpoint that is enabled");
+      if (out_ != nullptr) out_[at] = FI_ADDR_NOTAVAIL;
+      failed_.emplace_back(at, error);
+    }
+    if (errors_ != nullptr) errors_[at] = error;
+  }
+  // The answer of the call.
+  [[nodiscard]] int end(void* context) {
+    for (PeerResolver* resolver : av_.resolvers) resolver->expect(av_.size());
+    if (!av_.asynchronous) return inserted_;
+    av_.events->push_insertion(&av_.fid, context, static_cast<std::uint64_t>(inserted_), failed_);
+    return 0;
+  }
+
+ private:
+  AddressVector& av_;
+  const std::size_t count_;
+  fi_addr_t* const out_;
+  int* const errors_;
+  std::vector<std::pair<std::uint64_t, int>> failed_;
+  int inserted_ = 0;
+};
+
+// 0, or what is wrong with the arguments of an insertion.
+int check_insertion(const AddressVector& av, std::uint64_t flags) noexcept {
+  if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0) return -FI_EBADFLAGS;
+  return av.asynchronous && av.events == nullptr ? -FI_ENOEQ : 0;
+}
+int* errors_of(std::uint64_t flags, void* context) noexcept {
+  return (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
+}
+
 int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_addr_t* out,
                      std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
-  if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0) return -FI_EBADFLAGS;
-  if (av.asynchronous && av.events == nullptr) return -FI_ENOEQ;
+  if (const int error = check_insertion(av, flags); error != 0) return error;
   if (count != 0 && addresses == nullptr) return -FI_EINVAL;
   return contain([&] {
-    const Guard guard(av.domain.lock);
-    const auto* bytes = static_cast<const std::byte*>(addresses);
-    int* errors = (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
-    std::vector<std::pair<std::uint64_t, int>> failed;
-    int inserted = 0;
+    const auto* const bytes = static_cast<const std::byte*>(addresses);
+    // Those that must be asked for, by position: without the lock, as it may take long.
+    std::vector<std::pair<std::size_t, Result<Address>>> asked;
     for (std::size_t i = 0; i < count; ++i) {
-      const Result<Address> address = Address::decode(bytes + i * sizeof(Address), sizeof(Address));
-      int error = address.ok() ? 0 : fi_error(address.status());
-      if (error == 0 && av.size() >= kMaxAddresses) error = FI_ENOMEM;
-      if (error == 0) {
-        const std::uint64_t index = av.insert(address.value());
-        if (out != nullptr) out[i] = index;
-        ++inserted;
-      } else {
-        TURNOUT_LOG(provider, warn, "fi_av_insert failed: address {} of {}: {}; {}", i, count,
-                    address.ok() ? "the address vector is full" : address.status().text(),
-                    address.ok() ? "remove unused addresses"
-                                 : "pass the name that fi_getname gave at the peer");
-        if (out != nullptr) out[i] = FI_ADDR_NOTAVAIL;
-        failed.emplace_back(i, error);
-      }
-      if (errors != nullptr) errors[i] = error;
+      const std::byte* const one = bytes + i * sizeof(Address);
+      if (!ServiceAddress::is_one(one)) continue;
+      const Result<ServiceAddress> name = ServiceAddress::decode(one, sizeof(Address));
+      asked.emplace_back(i, name.ok() ? name.value().ask(kServerStarts) : name.status());
     }
-    for (PeerResolver* resolver : av.resolvers) resolver->expect(av.size());
-    if (!av.asynchronous) return inserted;
-    av.events->push_insertion(&av.fid, context, static_cast<std::uint64_t>(inserted), failed);
-    return 0;
+    const Guard guard(av.domain.lock);
+    Insertion insertion(av, count, out, errors_of(flags, context));
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (next < asked.size() && asked[next].first == i) {
+        insertion.add(i, asked[next++].second);
+      } else {
+        insertion.add(i, Address::decode(bytes + i * sizeof(Address), sizeof(Address)));
+      }
+    }
+    return insertion.end(context);
+  });
+}
+
+// Of the endpoint that listens there, or whose text the node is.
+Result<Address> look_up_service(const std::string& node, const char* service) {
+  if (is_address_text(node.c_str())) return address_of(node);
+  const auto name = ServiceAddress::look_up(node.c_str(), service, {});
+  return name.ok() ? name.value().ask(kServerStarts) : name.status();
+}
+
+int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* out,
+                   std::uint64_t flags, void* context) {
+  AddressVector& av = AddressVector::of(f);
+  if (const int error = check_insertion(av, flags); error != 0) return error;
+  if (node == nullptr) return -FI_EINVAL;
+  return contain([&] {
+    const Result<Address> found = look_up_service(node, service);
+    const Guard guard(av.domain.lock);
+    Insertion insertion(av, 1, out, errors_of(flags, context));
+    insertion.add(0, found);
+    return insertion.end(context);
+  });
+}
+
+// The number at the end of a name counts on: node9, node10; 10.0.0.1, 10.0.0.2; port 7000, 7001.
+std::string counted_on(const std::string& name, std::size_t by) {
+  constexpr std::size_t kMostDigits = 9;
+  std::size_t digits = 0;
+  while (digits < std::min(name.size(), kMostDigits) &&
+         std::isdigit(static_cast<unsigned char>(name[name.size() - digits - 1])) != 0) {
+    ++digits;
+  }
+  if (digits == 0) return name;
+  const std::size_t number = std::stoul(name.substr(name.size() - digits)) + by;
+  return fmt::format("{}{:0{}}", name.substr(0, name.size() - digits), number, digits);
+}
+
+int insert_symmetric(fid_av* f, const char* node, std::size_t nodes, const char* service,
+                     std::size_t services, fi_addr_t* out, std::uint64_t flags, void* context) {
+  AddressVector& av = AddressVector::of(f);
+  if (const int error = check_insertion(av, flags); error != 0) return error;
+  if (node == nullptr || service == nullptr) return -FI_EINVAL;
+  return contain([&] {
+    std::vector<Result<Address>> found;
+    for (std::size_t n = 0; n < nodes; ++n) {
+      for (std::size_t s = 0; s < services; ++s)
+        found.push_back(look_up_service(counted_on(node, n), counted_on(service, s).c_str()));
+    }
+    const Guard guard(av.domain.lock);
+    Insertion insertion(av, found.size(), out, errors_of(flags, context));
+    for (std::size_t i = 0; i < found.size(); ++i) insertion.add(i, found[i]);
+    return insertion.end(context);
   });
 }
 
@@ -89,12 +195,20 @@ int look_up(fid_av* f, fi_addr_t address, void* out, std::size_t* length) {
   return 0;
 }
 
+std::string describe(const void* address) {
+  if (ServiceAddress::is_one(address)) {
+    const auto service = ServiceAddress::decode(address, sizeof(Address));
+    return service.ok() ? service.value().to_string() : service.status().text();
+  }
+  const Result<Address> decoded = Address::decode(address, sizeof(Address));
+  return decoded.ok() ? text_of(decoded.value())
+                      : "not a Turnout address: " + decoded.status().text();
+}
+
 const char* address_text(fid_av*, const void* address, char* buffer, std::size_t* length) {
   std::string text;
   try {
-    const Result<Address> decoded = Address::decode(address, sizeof(Address));
-    text = decoded.ok() ? decoded.value().to_string()
-                        : "not a Turnout address: " + decoded.status().text();
+    text = describe(address);
   } catch (const std::exception&) {
     text.clear();
   }
@@ -108,8 +222,8 @@ fi_ops av_fid_ops = object_ops(AddressVector::close, bind_vector);
 fi_ops_av av_ops = {
     .size = sizeof(fi_ops_av),
     .insert = insert_addresses,
-    .insertsvc = kNotHere,  // nodes and services do not name endpoints of an adapter
-    .insertsym = kNotHere,
+    .insertsvc = insert_service,
+    .insertsym = insert_symmetric,
     .remove = remove_addresses,
     .lookup = look_up,
     .straddr = address_text,

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/log.h"
 #include "provider/av.h"
 #include "provider/errors.h"
 #include "provider/info.h"
@@ -112,6 +113,15 @@ int get_name(fid* f, void* out, std::size_t* length) {
   return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
 }
 
+int set_name(fid* f, void* address, std::size_t length) {
+  if (f->fclass != FI_CLASS_EP || address == nullptr) return -FI_EINVAL;
+  Ep& ep = Ep::of(f);
+  return contain([&] {
+    const Guard guard(ep.domain.lock);
+    return ep.set_name(address, length);
+  });
+}
+
 fi_ops ep_fid_ops = object_ops(close_endpoint, bind_endpoint, control_endpoint);
 
 fi_ops_ep ep_ops = {
@@ -128,6 +138,7 @@ fi_ops_ep ep_ops = {
 fi_ops_cm cm_ops = [] {
   auto ops = every_call<fi_ops_cm>(kNotHere);
   ops.getname = get_name;
+  ops.setname = set_name;
   return ops;
 }();
 
@@ -159,6 +170,12 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   if (!core.ok()) return -fi_error(core.status());  // the core logged what to do
   auto made = std::make_unique<Ep>(domain, std::move(core).value(), *info);
   made->fid.context = context;
+  if (info->src_addr != nullptr) {
+    if (const int error = made->set_name(info->src_addr, info->src_addrlen); error != 0) {
+      made->core.reset();
+      return error;
+    }
+  }
   domain.endpoints.push_back(made.get());
   *ep = made.release();
   return 0;
@@ -233,6 +250,15 @@ int Ep::enable() {
     return -FI_ENOCQ;
   }
   if (receives && rx_cq == nullptr && (counted & FI_RECV) == 0) return -FI_ENOCQ;
+  if (name.has_value() && name->port() != 0) {
+    auto server = AddressServer::start(*name, core->address());
+    if (!server.ok()) {
+      TURNOUT_LOG(provider, error, "enabling an endpoint failed: {}; choose another service",
+                  server.status().text());
+      return -fi_error(server.status());
+    }
+    address_server = std::move(server).value();
+  }
   path.report_remote_writes();
   set_calls(true);
   enabled = true;
@@ -240,7 +266,20 @@ int Ep::enable() {
   return 0;
 }
 
+int Ep::set_name(const void* bytes, std::size_t length) {
+  if (enabled) return -FI_EOPBADSTATE;
+  const Result<ServiceAddress> given = ServiceAddress::decode(bytes, length);
+  if (!given.ok()) {
+    TURNOUT_LOG(provider, warn, "naming an endpoint failed: {}; take src_addr of fi_getinfo",
+                given.status().text());
+    return -FI_EINVAL;
+  }
+  name = given.value();
+  return 0;
+}
+
 void Ep::end() noexcept {
+  address_server.reset();
   for (Cq* cq : {tx_cq, rx_cq}) {
     if (cq != nullptr) cq->leave(path);
   }

@@ -16,9 +16,11 @@
 #include <cassert>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/endpoint.h"
+#include "provider/address_server.h"
 #include "provider/cntr.h"
 #include "provider/cq.h"
 #include "provider/data_path.h"
@@ -37,6 +39,8 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   EpOptions options;
   DataPath path;
   bool enabled = false;
+  std::optional<ServiceAddress> name;             // by which peers find it, if the program gave one
+  std::unique_ptr<AddressServer> address_server;  // null: not enabled, or no port
   Cq* tx_cq = nullptr;
   Cq* rx_cq = nullptr;
   std::vector<Cntr*> counters;
@@ -47,6 +51,8 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   [[nodiscard]] int bind(Cntr& cntr, std::uint64_t flags);
   [[nodiscard]] int bind(AddressVector& av);
   [[nodiscard]] int enable();
+  // -FI_E* of fi_setname.
+  [[nodiscard]] int set_name(const void* bytes, std::size_t length);
   // Takes this endpoint out of every object that could drive it, and ends the core endpoint.
   void end() noexcept;
 

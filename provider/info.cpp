@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <string>
 
 #include "base/log.h"
@@ -13,6 +15,7 @@
 #include "core/types/launcher.h"
 #include "provider/compat.h"
 #include "provider/library.h"
+#include "provider/service_address.h"
 
 namespace turnout::provider {
 
@@ -37,6 +40,12 @@ struct Wanted {  // the hints; zeros ask for nothing
   bool has_domain = false;
   fi_domain_attr domain{};
   fi_fabric_attr fabric{};
+};
+
+// In the form of fi_info's src_addr and dest_addr; null: none.
+using AddressPtr = std::unique_ptr<void, decltype(&std::free)>;
+struct Ends {
+  AddressPtr source{nullptr, &std::free}, destination{nullptr, &std::free};
 };
 
 struct Offer {
@@ -150,8 +159,6 @@ std::string check(const Wanted& w, const Offer& offer, std::uint64_t caps) {
     return "FI_RMA needs DC or connections; the policy static:ud-sendrecv has neither";
   }
   if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) return "address format";
-  if (h.src_addr != nullptr) return "a source address (endpoints choose their own)";
-  if (h.dest_addr != nullptr && h.dest_addrlen != sizeof(Address)) return "destination address";
   if (w.fabric.name != nullptr && offer.fabric != w.fabric.name) return "fabric name";
   if (w.fabric.prov_version > kProviderVersion) return "prov_version";
   if (Refusal r = check_context(w.tx, kTxOpFlags, offer, caps))
@@ -215,7 +222,46 @@ bool set_text(char*& place, const std::string& text) noexcept {
   return place != nullptr;
 }
 
-int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode,
+template <class T>
+AddressPtr copy_of(const T& address) {
+  static_assert(sizeof address == sizeof(Address));
+  AddressPtr copy(std::malloc(sizeof address), &std::free);
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy.get(), &address, sizeof address);
+  return copy;
+}
+
+// Node and service go before the hints (fi_getinfo(3)). Empty: fine.
+std::string find_ends(const Question& question, const fi_info& hints, Ends& ends) {
+  const bool source = (question.flags & FI_SOURCE) != 0;
+  const bool asked = question.node != nullptr || question.service != nullptr;
+  if (question.node != nullptr && is_address_text(question.node)) {
+    if (source) return "a source address (endpoints choose their own)";
+    const Result<Address> named = address_of(question.node);
+    if (!named.ok()) return named.status().text();
+    ends.destination = copy_of(named.value());
+  } else if (asked) {
+    const Result<ServiceAddress> found = ServiceAddress::look_up(
+        question.node, question.service,
+        {.source = source, .numeric = (question.flags & FI_NUMERICHOST) != 0});
+    if (!found.ok()) return found.status().text();
+    (source ? ends.source : ends.destination) = copy_of(found.value());
+  }
+  if (hints.src_addr != nullptr && ends.source == nullptr) {
+    const auto given = ServiceAddress::decode(hints.src_addr, hints.src_addrlen);
+    if (!given.ok()) return "src_addr: " + given.status().text();
+    ends.source = copy_of(given.value());
+  }
+  if (hints.dest_addr != nullptr && ends.destination == nullptr) {
+    if (hints.dest_addrlen != sizeof(Address)) return "destination address";
+    Address given;
+    std::memcpy(static_cast<void*>(&given), hints.dest_addr, sizeof given);
+    ends.destination = copy_of(given);
+  }
+  return "";
+}
+
+int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode, Ends& ends,
           fi_info** result) noexcept {
   assert(library().dupinfo != nullptr);  // fi_prov_ini found the library
   InfoPtr info(library().dupinfo(nullptr));
@@ -239,12 +285,10 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode,
   info->fabric_attr->api_version = w.api;
   if (!set_text(info->fabric_attr->name, offer.fabric)) return -FI_ENOMEM;
   if (!set_text(info->domain_attr->name, offer.domain)) return -FI_ENOMEM;
-  if (w.hints.dest_addr != nullptr) {
-    info->dest_addr = std::malloc(sizeof(Address));
-    if (info->dest_addr == nullptr) return -FI_ENOMEM;
-    std::memcpy(info->dest_addr, w.hints.dest_addr, sizeof(Address));
-    info->dest_addrlen = sizeof(Address);
-  }
+  if (ends.source != nullptr) info->src_addrlen = sizeof(Address);
+  if (ends.destination != nullptr) info->dest_addrlen = sizeof(Address);
+  info->src_addr = ends.source.release();
+  info->dest_addr = ends.destination.release();
   *result = info.release();
   return 0;
 }
@@ -265,8 +309,8 @@ const Result<Settings>& process_settings() {
   return settings;
 }
 
-int answer(const Settings& settings, std::uint32_t api, const char* node, std::uint64_t flags,
-           const fi_info* hints, fi_info** result) {
+int answer(const Settings& settings, const Question& question, fi_info** result) {
+  const auto [api, node, service, flags, hints] = question;
   *result = nullptr;
   Wanted w;
   w.api = api;
@@ -285,8 +329,10 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
                     offered_by(settings), operation_limits(budget).promised,
                     operation_limits(budget, SIZE_MAX).promised};
   std::uint64_t caps = granted(w.hints.caps, offer.caps);
-  std::string refusal = node != nullptr ? "a node name (programs exchange addresses themselves)"
-                                        : check(w, offer, caps);
+  std::string refusal = check(w, offer, caps);
+  Ends ends;
+  if (refusal.empty() && (flags & FI_PROV_ATTR_ONLY) == 0)
+    refusal = find_ends(question, w.hints, ends);
   int mr_mode = registration_mode(w, caps);
   if (mr_mode < 0 && w.hints.caps == 0) {  // neither was asked for: offer the rest
     caps &= ~(kOneSided | kAccess);
@@ -301,7 +347,7 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
                 FI_MAJOR(api), FI_MINOR(api), refusal);
     return -FI_ENODATA;
   }
-  return build(w, offer, caps, mr_mode, result);
+  return build(w, offer, caps, mr_mode, ends, result);
 }
 
 }  // namespace turnout::provider

@@ -62,9 +62,17 @@ inline constexpr std::size_t kMaxErrorText = 1024;  // bytes of an error's text 
 // The settings of this process, read once; a failure is logged once.
 [[nodiscard]] const Result<Settings>& process_settings();
 
-// fi_getinfo's work. *result is null unless 0 is returned. Errors: -FI_ENODATA when the hints ask
-// for what is not offered (the reason goes to the log at level info), -FI_ENOMEM.
-[[nodiscard]] int answer(const Settings& settings, std::uint32_t api, const char* node,
-                         std::uint64_t flags, const fi_info* hints, fi_info** result);
+// What a program asked fi_getinfo.
+struct Question {
+  std::uint32_t api = 0;
+  const char* node = nullptr;     // a host, or the text of an Address (fi_av_straddr)
+  const char* service = nullptr;  // a port
+  std::uint64_t flags = 0;
+  const fi_info* hints = nullptr;
+};
+
+// fi_getinfo's work. *result is null unless 0 is returned. Errors: -FI_ENODATA when it asks for
+// what is not offered (the reason goes to the log at level info), -FI_ENOMEM.
+[[nodiscard]] int answer(const Settings& settings, const Question& question, fi_info** result);
 
 }  // namespace turnout::provider

@@ -17,16 +17,17 @@ namespace {
 
 fi_provider description{};
 
-int getinfo(std::uint32_t version, const char* node, const char* /*service*/, std::uint64_t flags,
+int getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
             const fi_info* hints, fi_info** info) {
   return contain([&] {
     *info = nullptr;
     join_fabric_log(description);
     const Result<Settings>& settings = process_settings();
-    if (settings.ok()) return answer(settings.value(), version, node, flags, hints, info);
+    if (settings.ok())
+      return answer(settings.value(), {version, node, service, flags, hints}, info);
     // Only "is this provider there at all" can be answered without valid settings.
     if ((flags & FI_PROV_ATTR_ONLY) == 0) return -FI_ENODATA;
-    return answer(Settings::defaults(), version, node, flags, hints, info);
+    return answer(Settings::defaults(), {version, node, service, flags, hints}, info);
   });
 }
 

@@ -4,6 +4,7 @@
 // before the server looks.
 //
 //   turnout verbs -- fi_early_exit --end close --repeat 100
+//   fi_early_exit --provider turnout --end close --repeat 100
 //
 // Client and server find each other as those of fabtests do: the server has a port and names no
 // address, the client names the host; the client's address comes as the first message, and the

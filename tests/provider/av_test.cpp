@@ -76,7 +76,7 @@ TEST(AddressVector, LookupTruncatesAndTellsTheLength) {
 TEST(AddressVector, TextFitsTheBuffer) {
   Node node;
   const Address address = made_up(0xabcdef);
-  char text[128];
+  char text[256];
   std::size_t length = sizeof(text);
   EXPECT_EQ(fi_av_straddr(node.av, &address, text, &length), text);
   EXPECT_EQ(length, std::strlen(text) + 1);
@@ -155,7 +155,6 @@ TEST(AddressVector, RefusesWhatItDoesNotHave) {
   attr = {};
   ASSERT_EQ(fi_av_open(node.domain, &attr, &av, nullptr), 0);
   EXPECT_EQ(attr.type, FI_AV_TABLE);
-  EXPECT_EQ(fi_av_insertsvc(av, "host", "7471", nullptr, 0, nullptr), -FI_ENOSYS);
   EXPECT_EQ(fi_close(&av->fid), 0);
 }
 

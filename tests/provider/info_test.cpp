@@ -10,9 +10,11 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "provider/compat.h"
 #include "provider/library.h"
+#include "provider/service_address.h"
 #include "tests/provider/node.h"
 
 namespace turnout::testing {
@@ -289,7 +291,7 @@ TEST(Info, WithDatagramsOnlyNoRmaIsOffered) {
   Settings settings = Settings::defaults();
   ASSERT_TRUE(settings.set("policy", "static:ud-sendrecv").ok());
   fi_info* raw = nullptr;
-  ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, nullptr, &raw), 0);
+  ASSERT_EQ(provider::answer(settings, {.api = FI_VERSION(1, 17)}, &raw), 0);
   const InfoPtr info(raw);
   EXPECT_EQ(info->caps & FI_RMA, 0u);
   EXPECT_EQ(info->caps & (FI_ATOMIC | FI_READ | FI_REMOTE_WRITE),
@@ -297,14 +299,14 @@ TEST(Info, WithDatagramsOnlyNoRmaIsOffered) {
   EXPECT_NE(info->caps & FI_TAGGED, 0u);
   const InfoPtr hints = hints_for_all();
   hints->caps = FI_TAGGED | FI_RMA;
-  EXPECT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, hints.get(), &raw),
+  EXPECT_EQ(provider::answer(settings, {.api = FI_VERSION(1, 17), .hints = hints.get()}, &raw),
             -FI_ENODATA);
   hints->caps = FI_TAGGED;
-  ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, hints.get(), &raw), 0);
+  ASSERT_EQ(provider::answer(settings, {.api = FI_VERSION(1, 17), .hints = hints.get()}, &raw), 0);
   const InfoPtr plain(raw);
   EXPECT_EQ(plain->caps & FI_RMA, 0u);
   hints->caps = FI_TAGGED | FI_ATOMIC;
-  ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, hints.get(), &raw), 0);
+  ASSERT_EQ(provider::answer(settings, {.api = FI_VERSION(1, 17), .hints = hints.get()}, &raw), 0);
   const InfoPtr atomic(raw);
   EXPECT_EQ(atomic->tx_attr->rma_iov_limit, 1u);
 }
@@ -315,7 +317,7 @@ TEST(Info, TheSizeOfContextsIsWhatTheBudgetPromises) {
   Settings settings = Settings::defaults();
   ASSERT_TRUE(settings.set("memory_budget", "2MiB").ok());
   fi_info* raw = nullptr;
-  ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, nullptr, &raw), 0);
+  ASSERT_EQ(provider::answer(settings, {.api = FI_VERSION(1, 17)}, &raw), 0);
   const InfoPtr info(raw);
   const std::size_t promised = operation_limits(2 << 20).promised;
   EXPECT_LT(promised, kContextSize);
@@ -337,11 +339,76 @@ TEST(Info, OneDirectionStaysOneDirection) {
   EXPECT_EQ(info->caps & provider::kModifiers, FI_SEND | FI_WRITE);
 }
 
-TEST(Info, NodesAreNotAddresses) {
+// What fi_getinfo says of a node and a service.
+int ask_for(const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
+            InfoPtr& out) {
   fi_info* info = nullptr;
-  EXPECT_EQ(testing::provider().getinfo(FI_VERSION(1, 17), "localhost", "7471", 0, nullptr, &info),
-            -FI_ENODATA);
+  const int error =
+      testing::provider().getinfo(FI_VERSION(1, 17), node, service, flags, hints, &info);
+  out.reset(info);
+  return error;
+}
+
+TEST(Info, HostAndPortNameThePeer) {
+  InfoPtr info;
+  ASSERT_EQ(ask_for("127.0.0.1", "7471", 0, nullptr, info), 0);
+  EXPECT_EQ(info->src_addr, nullptr);
+  ASSERT_EQ(info->dest_addrlen, sizeof(Address));
+  const auto peer = provider::ServiceAddress::decode(info->dest_addr, info->dest_addrlen);
+  ASSERT_TRUE(peer.ok());
+  EXPECT_EQ(peer.value().to_string(), "turnout://127.0.0.1:7471");
+  ASSERT_EQ(ask_for(nullptr, "7471", 0, nullptr, info), 0);
+  EXPECT_NE(info->dest_addr, nullptr) << "on this host";
+}
+
+TEST(Info, HostAndPortNameTheSource) {
+  InfoPtr info;
+  ASSERT_EQ(ask_for(nullptr, "7471", FI_SOURCE, nullptr, info), 0);
+  EXPECT_EQ(info->dest_addr, nullptr);
+  ASSERT_EQ(info->src_addrlen, sizeof(Address));
+  const auto own = provider::ServiceAddress::decode(info->src_addr, info->src_addrlen);
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(own.value().port(), 7471u);
+}
+
+TEST(Info, AddressesOfTheHintsComeBack) {
+  InfoPtr both, info;
+  ASSERT_EQ(ask_for("127.0.0.1", "7471", FI_SOURCE, nullptr, both), 0);
+  InfoPtr hints = hints_for_all();
+  hints->src_addr = std::exchange(both->src_addr, nullptr);
+  hints->src_addrlen = std::exchange(both->src_addrlen, 0);
+  ASSERT_EQ(ask_for("127.0.0.1", "7472", 0, hints.get(), info), 0);
+  ASSERT_NE(info->src_addr, nullptr);
+  ASSERT_NE(info->dest_addr, nullptr);
+  EXPECT_EQ(std::memcmp(info->src_addr, hints->src_addr, sizeof(Address)), 0);
+  // The node goes before the hints.
+  ASSERT_EQ(ask_for("127.0.0.1", "7473", FI_SOURCE, hints.get(), info), 0);
+  EXPECT_NE(std::memcmp(info->src_addr, hints->src_addr, sizeof(Address)), 0);
+}
+
+TEST(Info, TheTextOfAnAddressIsANode) {
+  Node node;
+  const Address address = node.name();
+  const std::string text = provider::text_of(address);
+  InfoPtr info;
+  ASSERT_EQ(ask_for(text.c_str(), nullptr, 0, nullptr, info), 0);
+  ASSERT_EQ(info->dest_addrlen, sizeof(Address));
+  EXPECT_EQ(std::memcmp(info->dest_addr, &address, sizeof address), 0);
+  EXPECT_EQ(ask_for(text.c_str(), nullptr, FI_SOURCE, nullptr, info), -FI_ENODATA);
+  std::string damaged = text;
+  damaged.back() = damaged.back() == '0' ? '1' : '0';
+  EXPECT_EQ(ask_for(damaged.c_str(), nullptr, 0, nullptr, info), -FI_ENODATA);
+}
+
+TEST(Info, NamesThatNobodyHasAreRefused) {
+  InfoPtr info;
+  EXPECT_EQ(ask_for("localhost", "7471", FI_NUMERICHOST, nullptr, info), -FI_ENODATA);
+  EXPECT_EQ(ask_for("127.0.0.1", "no such service", 0, nullptr, info), -FI_ENODATA);
   EXPECT_EQ(info, nullptr);
+  InfoPtr hints = hints_for_all();
+  hints->src_addr = std::calloc(1, sizeof(Address));
+  hints->src_addrlen = sizeof(Address);
+  EXPECT_EQ(ask_for(nullptr, nullptr, 0, hints.get(), info), -FI_ENODATA) << "an endpoint's own";
 }
 
 TEST(Info, DestinationAddressIsHandedThrough) {

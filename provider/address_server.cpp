@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "provider/address_server.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/signal_free_thread.h"
+
+namespace turnout::provider {
+namespace {
+
+Status failed(const char* what, const ServiceAddress& at, int error) {
+  return {Code::system, fmt::format("{} at {}: {}", what, at.to_string(), strerrordesc_np(error)),
+          error};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AddressServer>> AddressServer::start(const ServiceAddress& at,
+                                                            const Address& address) {
+  Descriptor fd(::socket(at.socket()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return failed("creating a socket", at, errno);
+  // A server that ends and starts again finds connections of the former one, which are closing.
+  const int on = 1;
+  static_cast<void>(setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  const int off = 0;
+  if (at.socket()->sa_family == AF_INET6)
+    static_cast<void>(setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off));
+  if (::bind(fd.get(), at.socket(), length_of(at.socket())) != 0)
+    return failed("binding", at, errno);
+  if (::listen(fd.get(), SOMAXCONN) != 0) return failed("listening", at, errno);
+  Descriptor stop(eventfd(0, EFD_CLOEXEC));
+  if (!stop) return failed("creating an eventfd to stop listening", at, errno);
+  std::unique_ptr<AddressServer> server(new AddressServer(std::move(fd), std::move(stop), address));
+  auto thread = start_signal_free_thread("turnout-listen", [&own = *server] { own.serve(); });
+  if (!thread.ok()) return thread.status();
+  server->thread_ = std::move(thread).value();
+  return server;
+}
+
+AddressServer::~AddressServer() {
+  if (!thread_.joinable()) return;
+  if (getpid() != pid_) {
+    thread_.detach();
+    return;
+  }
+  const std::uint64_t one = 1;
+  while (write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
+  thread_.join();
+}
+
+void AddressServer::serve() noexcept {
+  for (;;) {
+    pollfd wanted[] = {{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+    if (poll(wanted, 2, -1) < 0 && errno != EINTR) return;
+    if (wanted[1].revents != 0) return;
+    if (wanted[0].revents == 0) continue;
+    const Descriptor client(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (client) {
+      static_cast<void>(send(client.get(), &address_, sizeof address_, MSG_NOSIGNAL));
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      // The client stays in the queue meanwhile.
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+}
+
+}  // namespace turnout::provider

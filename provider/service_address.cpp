@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "provider/service_address.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "base/file_descriptor.h"
+
+namespace turnout::provider {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::string_view kScheme = "turnout://";
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const noexcept { freeaddrinfo(list); }
+};
+
+int milliseconds_until(Clock::time_point end) noexcept {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+  return static_cast<int>(std::clamp<decltype(left)>(left, 0, 1 << 30));
+}
+
+// 0, or the errno of what failed.
+int wait_for(int fd, short events, Clock::time_point end) noexcept {
+  for (;;) {
+    pollfd wanted{fd, events, 0};
+    const int ready = poll(&wanted, 1, milliseconds_until(end));
+    if (ready > 0) return 0;
+    if (ready == 0) return ETIMEDOUT;
+    if (errno != EINTR) return errno;
+  }
+}
+
+// One attempt. 0 and the bytes, or the errno of what failed.
+int ask_once(const sockaddr* at, Clock::time_point end, Address& out,
+             std::size_t& received) noexcept {
+  received = 0;
+  const Descriptor fd(::socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return errno;
+  if (connect(fd.get(), at, length_of(at)) != 0) {
+    if (errno != EINPROGRESS) return errno;
+    if (const int error = wait_for(fd.get(), POLLOUT, end); error != 0) return error;
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+    if (error != 0) return error;
+  }
+  while (received < sizeof out) {
+    if (const int error = wait_for(fd.get(), POLLIN, end); error != 0) return error;
+    const ssize_t n =
+        recv(fd.get(), reinterpret_cast<char*>(&out) + received, sizeof out - received, 0);
+    if (n == 0) return 0;
+    if (n > 0) {
+      received += static_cast<std::size_t>(n);
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+// A server that is not there yet, or ends and starts again.
+bool may_come(int error) noexcept {
+  return error == ECONNREFUSED || error == ECONNRESET;
+}
+
+// Of a host without IPv6 getaddrinfo(3) may tell addresses of it all the same.
+bool has_ipv6() noexcept {
+  return static_cast<bool>(Descriptor(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+}
+
+}  // namespace
+
+Result<ServiceAddress> ServiceAddress::look_up(const char* node, const char* service, Lookup how) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = (how.source ? AI_PASSIVE : 0) | (how.numeric ? AI_NUMERICHOST : 0);
+  addrinfo* first = nullptr;
+  const int error = getaddrinfo(node, service != nullptr ? service : "0", &hints, &first);
+  const std::unique_ptr<addrinfo, FreeAddresses> list(first);
+  if (error != 0) {
+    return Status{Code::invalid,
+                  fmt::format("node {}, service {}: {}", node != nullptr ? node : "(none)",
+                              service != nullptr ? service : "(none)", gai_strerror(error))};
+  }
+  // All addresses of this host: a socket of IPv6 takes connections over IPv4, too.
+  const bool only_six = how.source && node == nullptr && has_ipv6();
+  ServiceAddress found;
+  for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
+    const int family = one->ai_family;
+    if (family != AF_INET6 && (family != AF_INET || only_six)) continue;
+    if (found.count == 1 && found.socket()->sa_family == family) continue;
+    std::memcpy(found.sockets[found.count].data(), one->ai_addr, one->ai_addrlen);
+    if (++found.count == (how.source ? 1 : 2)) break;
+  }
+  if (found.count != 0) return found;
+  return Status{Code::invalid, fmt::format("node {}: no internet address", node)};
+}
+
+bool ServiceAddress::is_one(const void* bytes) noexcept {
+  std::uint16_t magic = 0;
+  std::memcpy(&magic, bytes, sizeof magic);
+  return magic == kMagic;
+}
+
+Result<ServiceAddress> ServiceAddress::decode(const void* bytes, std::size_t length) {
+  ServiceAddress decoded;
+  if (length < sizeof decoded) {
+    return Status{Code::invalid, fmt::format("address of a service: {} bytes, {} expected", length,
+                                             sizeof decoded)};
+  }
+  std::memcpy(&decoded, bytes, sizeof decoded);
+  if (decoded.magic != kMagic || decoded.version != kVersion) {
+    return Status{Code::invalid, fmt::format("address of a service: magic {:#06x}, version {}",
+                                             decoded.magic, decoded.version)};
+  }
+  if (decoded.count < 1 || decoded.count > decoded.sockets.size()) {
+    return Status{Code::invalid, fmt::format("address of a service: {} sockets", decoded.count)};
+  }
+  for (std::size_t i = 0; i < decoded.count; ++i) {
+    const sa_family_t family = decoded.socket(i)->sa_family;
+    if (family != AF_INET && family != AF_INET6)
+      return Status{Code::invalid, fmt::format("address of a service: family {}", family)};
+  }
+  return decoded;
+}
+
+std::uint16_t ServiceAddress::port() const noexcept {
+  sockaddr_in place{};  // the port is at the same place in both
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  std::memcpy(&place, socket(), sizeof place);
+  return ntohs(place.sin_port);
+}
+
+std::string ServiceAddress::to_string() const {
+  char host[NI_MAXHOST] = "?";
+  static_cast<void>(
+      getnameinfo(socket(), length_of(socket()), host, sizeof host, nullptr, 0, NI_NUMERICHOST));
+  const bool six = socket()->sa_family == AF_INET6;
+  return fmt::format("{}{}{}{}:{}", kScheme, six ? "[" : "", host, six ? "]" : "", port());
+}
+
+Result<Address> ServiceAddress::ask(std::chrono::milliseconds most) const {
+  constexpr std::chrono::milliseconds kBetween{20};
+  const Clock::time_point end = Clock::now() + most;
+  for (std::size_t i = 0;; i = (i + 1) % count) {
+    Address answer;
+    std::size_t received = 0;
+    const int error = ask_once(socket(i), end, answer, received);
+    if (error == 0 && received != 0) {
+      Result<Address> address = Address::decode(&answer, received);
+      if (address.ok()) return address;
+      return Status{address.status().code(),
+                    fmt::format("{}: {}", to_string(), address.status().text())};
+    }
+    const int last = error != 0 ? error : ECONNRESET;  // it ended meanwhile
+    const bool others = i + 1U < count;
+    if ((!others && !may_come(last)) || Clock::now() + kBetween >= end)
+      return Status{Code::system, fmt::format("{}: {}", to_string(), strerrordesc_np(last)), last};
+    if (!others) std::this_thread::sleep_for(kBetween);
+  }
+}
+
+std::string text_of(const Address& address) {
+  std::string text = address.to_string() + '#';
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&address);
+  for (std::size_t i = 0; i < sizeof address; ++i) text += fmt::format("{:02x}", bytes[i]);
+  return text;
+}
+
+bool is_address_text(const char* text) noexcept {
+  const std::string_view view(text);
+  return view.starts_with(kScheme) && view.find('#') != view.npos;
+}
+
+Result<Address> address_of(const std::string& text) {
+  const std::string_view digits =
+      std::string_view(text).substr(std::min(text.size(), text.rfind('#') + 1));
+  std::uint8_t bytes[sizeof(Address)];
+  if (!is_address_text(text.c_str()) || digits.size() != 2 * sizeof bytes) {
+    return Status{Code::invalid,
+                  fmt::format("address {}: not the text of a Turnout address", text)};
+  }
+  for (std::size_t i = 0; i < sizeof bytes; ++i) {
+    const char* const at = digits.data() + 2 * i;
+    const auto [stop, error] = std::from_chars(at, at + 2, bytes[i], 16);
+    if (error != std::errc{} || stop != at + 2) {
+      return Status{Code::invalid,
+                    fmt::format("address {}: digit {} is not hexadecimal", text, 2 * i + 1)};
+    }
+  }
+  return Address::decode(bytes, sizeof bytes);
+}
+
+}  // namespace turnout::provider
