@@ -33,7 +33,10 @@ std::uint64_t read_value(fid_cntr* f) {
 }
 
 std::uint64_t read_errors(fid_cntr* f) {
-  return Cntr::of(f).counter.errors.load(std::memory_order_acquire);
+  Cntr& cntr = Cntr::of(f);
+  const std::uint64_t errors = cntr.counter.errors.load(std::memory_order_acquire);
+  cntr.errors_read.store(errors);
+  return errors;
 }
 
 template <auto kPart>
@@ -63,7 +66,11 @@ int wait_value(fid_cntr* f, std::uint64_t threshold, int timeout) {
   }
 }
 
-fi_ops cntr_fid_ops = object_ops(Cntr::close);
+int control_counter(fid* f, int command, void* argument) {
+  return WaitDescriptor::control(Cntr::of(f).wait.get(), command, argument);
+}
+
+fi_ops cntr_fid_ops = object_ops(Cntr::close, kNotHere, control_counter);
 
 fi_ops_cntr cntr_ops = {
     .size = sizeof(fi_ops_cntr),
@@ -80,9 +87,12 @@ fi_ops_cntr cntr_ops = {
 
 int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) {
   if (attr == nullptr || attr->events != FI_CNTR_EVENTS_COMP) return -FI_EINVAL;
-  if (!can_wait(attr->wait_obj)) return -FI_ENOSYS;
   if (attr->flags != 0) return -FI_EBADFLAGS;
   auto made = std::make_unique<Cntr>(domain);
+  if (const int error = WaitDescriptor::make(attr->wait_obj, made->wait); error != 0) return error;
+  if (made->wait != nullptr) {
+    if (const int error = domain.watch(*made); error != 0) return error;
+  }
   made->fid = {FI_CLASS_CNTR, context, &cntr_fid_ops};
   made->ops = &cntr_ops;
   *cntr = made.release();

@@ -8,11 +8,15 @@
 #include <rdma/fi_eq.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
+#include "provider/wait_descriptor.h"
 
 namespace turnout::provider {
 
@@ -20,11 +24,17 @@ class DataPath;
 
 struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   using ObjectOfDomain::ObjectOfDomain;
-  ~Cntr() { assert(!in_use()); }
+  ~Cntr() {
+    assert(!in_use());
+    domain.stop_watching(*this);
+  }
 
   Counter counter;
-  std::uint64_t read = 0;  // the value at the last look
+  std::uint64_t read = 0;                     // the value at the last look
+  std::atomic<std::uint64_t> errors_read{0};  // the same of errors
   std::vector<DataPath*> endpoints;
+  std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
+  unsigned poll_sets = 0;                // that it is in
 
   void join(DataPath& endpoint) {
     if (std::find(endpoints.begin(), endpoints.end(), &endpoint) == endpoints.end()) {
@@ -32,7 +42,11 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
     }
   }
   void leave(DataPath& endpoint) noexcept { std::erase(endpoints, &endpoint); }
-  [[nodiscard]] bool in_use() const noexcept { return !endpoints.empty(); }
+  [[nodiscard]] bool in_use() const noexcept { return poll_sets != 0 || !endpoints.empty(); }
+  // It has changed since it was read.
+  [[nodiscard]] bool has_news() const noexcept {
+    return counter.value.load() != read || counter.errors.load() != errors_read.load();
+  }
   void progress();
 
   static int open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context);

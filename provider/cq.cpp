@@ -186,7 +186,9 @@ ssize_t read_error(fid_cq* f, fi_cq_err_entry* entry, std::uint64_t /*flags*/) {
 int signal_queue(fid_cq* f) {
   Cq& cq = Cq::of(f);
   if (!cq.may_wait) return -FI_EINVAL;
+  const Guard guard(cq.domain.lock);
   cq.signals.fetch_add(1);
+  if (cq.wait != nullptr) cq.wait->signal();
   return 0;
 }
 
@@ -199,7 +201,11 @@ const char* error_text(fid_cq* f, int prov_errno, const void* /*err_data*/, char
   return put_text(text, buffer, length);
 }
 
-fi_ops cq_fid_ops = object_ops(Cq::close);
+int control_queue(fid* f, int command, void* argument) {
+  return WaitDescriptor::control(Cq::of(f).wait.get(), command, argument);
+}
+
+fi_ops cq_fid_ops = object_ops(Cq::close, kNotHere, control_queue);
 
 template <class Entry>
 fi_ops_cq cq_ops = {
@@ -235,7 +241,7 @@ std::uint64_t entry_flags(std::uint32_t flags) noexcept {
 int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   if (attr == nullptr) return -FI_EINVAL;
   fi_ops_cq* table = ops_for(attr->format);
-  if (table == nullptr || !can_wait(attr->wait_obj)) return -FI_ENOSYS;
+  if (table == nullptr) return -FI_ENOSYS;
   if ((attr->flags & FI_PEER) != 0) return -FI_EOPNOTSUPP;
   auto made = std::make_unique<Cq>(domain);
   made->fid = {FI_CLASS_CQ, context, &cq_fid_ops};
@@ -243,6 +249,10 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   // A program's size is a hint from outside; the queue grows by itself beyond what is reserved.
   made->expected = attr->size == 0 ? kContextSize : std::min(attr->size, kContextSize);
   made->may_wait = attr->wait_obj != FI_WAIT_NONE;
+  if (const int error = WaitDescriptor::make(attr->wait_obj, made->wait); error != 0) return error;
+  if (made->wait != nullptr) {
+    if (const int error = domain.watch(*made); error != 0) return error;
+  }
   made->by_threshold = attr->wait_cond == FI_CQ_COND_THRESHOLD;
   if (attr->format == FI_CQ_FORMAT_UNSPEC) attr->format = FI_CQ_FORMAT_CONTEXT;
   *cq = made.release();

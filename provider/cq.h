@@ -19,6 +19,7 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
+#include "provider/wait_descriptor.h"
 
 namespace turnout::provider {
 
@@ -31,7 +32,10 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   };
 
   using ObjectOfDomain::ObjectOfDomain;
-  ~Cq() { assert(!in_use()); }
+  ~Cq() {
+    assert(!in_use());
+    domain.stop_watching(*this);
+  }
 
   std::size_t expected = 0;  // completions an endpoint is likely to have unread
   bool may_wait = false;
@@ -40,6 +44,8 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   std::string error_text;            // of the error entry read last
   int error_number = 0;              // its prov_errno
   std::vector<std::unique_ptr<Source>> sources;
+  std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
+  unsigned poll_sets = 0;                // that it is in
 
   // The queue for this endpoint's completions, made at its first bind.
   [[nodiscard]] CompletionQueue& join(DataPath& endpoint);
@@ -49,8 +55,8 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
     }
   }
   [[nodiscard]] bool in_use() const noexcept {
-    return std::any_of(sources.begin(), sources.end(),
-                       [](const auto& s) { return s->endpoint != nullptr; });
+    return poll_sets != 0 || std::any_of(sources.begin(), sources.end(),
+                                         [](const auto& s) { return s->endpoint != nullptr; });
   }
   // An error entry is unread.
   [[nodiscard]] bool failed() const noexcept {
@@ -62,6 +68,8 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
     for (const auto& source : sources) n += source->queue.size();
     return n;
   }
+  // A read would find something.
+  [[nodiscard]] bool has_news() const noexcept { return unread() != 0 || failed(); }
   // Moves every bound endpoint once.
   void progress();
 

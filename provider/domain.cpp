@@ -3,6 +3,11 @@
 
 #include <rdma/fi_atomic.h>
 
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
 #include "base/log.h"
 #include "provider/av.h"
 #include "provider/cntr.h"
@@ -11,9 +16,13 @@
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"
+#include "provider/poll_set.h"
 
 namespace turnout::provider {
 namespace {
+
+// Of the progress thread, where no setting says it: as long as a few messages take.
+constexpr Nanoseconds kUsualSilence = 20'000;
 
 int bind_domain(fid* f, fid* other, std::uint64_t flags) {
   if (other->fclass != FI_CLASS_EQ) return -FI_EINVAL;
@@ -32,6 +41,10 @@ int query_atomic(fid_domain* f, fi_datatype type, fi_op op, fi_atomic_attr* attr
   return Domain::of(f).atomics ? describe_atomic(type, op, flags, attr) : -FI_EOPNOTSUPP;
 }
 
+int open_poll_set(fid_domain* f, fi_poll_attr* attr, fid_poll** set) {
+  return contain([&] { return PollSet::open(Domain::of(f), attr, set); });
+}
+
 int open_endpoint2(fid_domain* f, fi_info* info, fid_ep** ep, std::uint64_t flags, void* context) {
   if (flags != 0) return -FI_EOPNOTSUPP;  // FI_PEER: objects of other providers
   return open<Ep>(f, info, ep, context);
@@ -46,7 +59,7 @@ fi_ops_domain domain_ops = {
     .endpoint = open<Ep>,
     .scalable_ep = kNotHere,
     .cntr_open = open<Cntr>,
-    .poll_open = kNotHere,
+    .poll_open = open_poll_set,
     .stx_ctx = kNotHere,
     .srx_ctx = kNotHere,
     .query_atomic = query_atomic,
@@ -74,10 +87,72 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
   made->api = fabric.api_version;
   made->atomics = info->caps == 0 || (info->caps & FI_ATOMIC) != 0;
   const Nanoseconds silence = settings.value().progress_thread;
-  made->lock = attr.threading == FI_THREAD_DOMAIN && silence == 0 ? nullptr : &made->domain_lock;
-  if (silence > 0) made->progress_thread = std::make_unique<ProgressThread>(*made, silence);
+  made->needs_thread = attr.data_progress == FI_PROGRESS_AUTO;
+  const bool thread = silence > 0 || made->needs_thread;
+  made->lock = attr.threading == FI_THREAD_DOMAIN && !thread ? nullptr : &made->domain_lock;
+  if (thread) {
+    made->progress_thread =
+        std::make_unique<ProgressThread>(*made, silence > 0 ? silence : kUsualSilence);
+  }
   *domain = made.release();
   return 0;
+}
+
+int Domain::need_thread() {
+  // Made without the domain's lock, which comes after those of fork().
+  const std::lock_guard one(thread_mutex_);
+  std::unique_ptr<ProgressThread> made;
+  if (progress_thread == nullptr) made = std::make_unique<ProgressThread>(*this, kUsualSilence);
+  // Without one the program serializes its calls: nobody is within the domain.
+  if (lock == nullptr) lock = &domain_lock;
+  const Guard guard(lock);
+  if (made != nullptr) progress_thread = std::move(made);
+  needs_thread = true;
+  const bool enabled =
+      std::any_of(endpoints.begin(), endpoints.end(), [](const Ep* ep) { return ep->enabled; });
+  return enabled ? start_thread() : 0;
+}
+
+int Domain::start_thread() {
+  if (progress_thread == nullptr || progress_thread->start() || !needs_thread) return 0;
+  TURNOUT_LOG(provider, error,
+              "enabling an endpoint failed: the progress thread that FI_PROGRESS_AUTO and "
+              "FI_WAIT_FD need cannot be started; raise the limit on threads");
+  return -FI_ENOMEM;
+}
+
+int Domain::watch(Cq& queue) {
+  if (const int error = need_thread(); error != 0) return error;
+  const Guard guard(lock);
+  watched_queues_.push_back(&queue);
+  ++watched_;
+  return 0;
+}
+int Domain::watch(Cntr& counter) {
+  if (const int error = need_thread(); error != 0) return error;
+  const Guard guard(lock);
+  watched_counters_.push_back(&counter);
+  ++watched_;
+  return 0;
+}
+void Domain::stop_watching(Cq& queue) noexcept {
+  if (queue.wait == nullptr) return;
+  const Guard guard(lock);
+  watched_ -= std::erase(watched_queues_, &queue);
+}
+void Domain::stop_watching(Cntr& counter) noexcept {
+  if (counter.wait == nullptr) return;
+  const Guard guard(lock);
+  watched_ -= std::erase(watched_counters_, &counter);
+}
+
+void Domain::signal_waiters() noexcept {
+  for (Cq* queue : watched_queues_) {
+    if (queue->has_news()) queue->wait->signal();
+  }
+  for (Cntr* counter : watched_counters_) {
+    if (counter->has_news()) counter->wait->signal();
+  }
 }
 
 Result<std::shared_ptr<MemoryDomain>> Domain::memory() {

@@ -16,6 +16,7 @@
 #include <cassert>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "base/status.h"
@@ -28,6 +29,8 @@
 
 namespace turnout::provider {
 
+struct Cntr;
+struct Cq;
 struct Ep;
 struct EventQueue;
 
@@ -46,8 +49,25 @@ struct Domain final : Object<Domain, fid_domain> {
   std::atomic<unsigned> references{0};
   EventQueue* events = nullptr;  // bound by the program, may be null
   std::vector<Ep*> endpoints;
-  IdleBackoff<> idle_backoff;                       // of who reads without waiting
+  IdleBackoff<> idle_backoff;  // of who reads without waiting
+  // FI_PROGRESS_AUTO, or somebody waits for a descriptor: without the thread nothing would move.
+  bool needs_thread = false;
   std::unique_ptr<ProgressThread> progress_thread;  // last, so first to go; null: not asked for
+
+  // Of a queue or counter with a descriptor: the thread makes it ready. 0 or -FI_E*.
+  [[nodiscard]] int watch(Cq& queue);
+  [[nodiscard]] int watch(Cntr& counter);
+  void stop_watching(Cq& queue) noexcept;
+  void stop_watching(Cntr& counter) noexcept;
+  // Any thread, without the lock.
+  [[nodiscard]] bool is_watched() const noexcept {
+    return watched_.load(std::memory_order_relaxed) != 0;
+  }
+  // Makes the descriptors ready of those with something new; under the lock.
+  void signal_waiters() noexcept;
+  // An endpoint is enabled; under the lock. 0, or -FI_E* where a thread is needed and
+  // cannot be had.
+  [[nodiscard]] int start_thread();
 
   // Of a read that does not wait. True: call sched_yield, without the lock.
   template <class Look>
@@ -64,7 +84,14 @@ struct Domain final : Object<Domain, fid_domain> {
   static int open(Fabric& fabric, fi_info* info, fid_domain** domain, void* context);
 
  private:
+  [[nodiscard]] int need_thread();
+
+  std::mutex thread_mutex_;  // of who makes progress_thread; before the domain's lock
+
   std::shared_ptr<MemoryDomain> memory_;  // null: not opened yet
+  std::vector<Cq*> watched_queues_;
+  std::vector<Cntr*> watched_counters_;
+  std::atomic<std::size_t> watched_{0};
 };
 
 // An object that is opened on a domain.

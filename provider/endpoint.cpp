@@ -262,8 +262,7 @@ int Ep::enable() {
   path.report_remote_writes();
   set_calls(true);
   enabled = true;
-  if (domain.progress_thread != nullptr) domain.progress_thread->start();
-  return 0;
+  return domain.start_thread();
 }
 
 int Ep::set_name(const void* bytes, std::size_t length) {

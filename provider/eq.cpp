@@ -47,7 +47,7 @@ ssize_t wait_event(fid_eq* f, std::uint32_t* number, void* buffer, std::size_t l
   EventQueue& queue = EventQueue::of(f);
   if (!queue.may_wait) return -FI_EINVAL;
   std::unique_lock hold(queue.mutex);
-  const auto something = [&] { return !queue.events.empty() || !queue.errors.empty(); };
+  const auto something = [&] { return queue.has_news(); };
   if (timeout < 0) {
     queue.arrived.wait(hold, something);
   } else {
@@ -60,7 +60,11 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
   return put_text(provider_error_text(prov_errno), buffer, length);
 }
 
-fi_ops eq_fid_ops = object_ops(close_event_queue);
+int control_events(fid* f, int command, void* argument) {
+  return WaitDescriptor::control(EventQueue::of(f).wait.get(), command, argument);
+}
+
+fi_ops eq_fid_ops = object_ops(close_event_queue, kNotHere, control_events);
 
 fi_ops_eq eq_ops = {
     .size = sizeof(fi_ops_eq),
@@ -75,8 +79,8 @@ fi_ops_eq eq_ops = {
 
 int EventQueue::open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* context) {
   const fi_wait_obj wait = attr != nullptr ? attr->wait_obj : FI_WAIT_NONE;
-  if (!can_wait(wait)) return -FI_ENOSYS;
   auto made = std::make_unique<EventQueue>(fabric);
+  if (const int error = WaitDescriptor::make(wait, made->wait); error != 0) return error;
   made->fid = {FI_CLASS_EQ, context, &eq_fid_ops};
   made->ops = &eq_ops;
   made->may_write = attr != nullptr && (attr->flags & FI_WRITE) != 0;
@@ -91,6 +95,7 @@ void EventQueue::push(std::uint32_t number, const void* data, std::size_t length
   {
     const std::lock_guard hold(mutex);
     events.push_back(std::move(event));
+    if (wait != nullptr) wait->signal();
   }
   arrived.notify_one();
 }

@@ -9,10 +9,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "provider/fabric.h"
+#include "provider/wait_descriptor.h"
 
 namespace turnout::provider {
 
@@ -32,12 +34,15 @@ struct EventQueue final : Object<EventQueue, fid_eq> {
   std::condition_variable arrived;
   std::deque<Event> events;
   std::deque<fi_eq_err_entry> errors;
+  std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
 
   void push(std::uint32_t number, const void* data, std::size_t length);
   // An insertion of `context` into `vector` ended: `inserted` of them went well, each index in
   // `failed` did not.
   void push_insertion(::fid* vector, void* context, std::uint64_t inserted,
                       const std::vector<std::pair<std::uint64_t, int>>& failed);
+  // A read would find something. Precondition: mutex held.
+  [[nodiscard]] bool has_news() const noexcept { return !events.empty() || !errors.empty(); }
   // Takes the first event if it fits. Precondition: mutex held. -FI_EAGAIN, -FI_EAVAIL,
   // -FI_ETOOSMALL or the bytes written.
   ssize_t take(std::uint32_t* number, void* buffer, std::size_t length, std::uint64_t flags);

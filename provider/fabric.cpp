@@ -6,8 +6,11 @@
 #include <rdma/fi_eq.h>
 
 #include <memory>
+#include <mutex>
 
 #include "base/log.h"
+#include "provider/cntr.h"
+#include "provider/cq.h"
 #include "provider/domain.h"
 #include "provider/eq.h"
 #include "provider/errors.h"
@@ -30,6 +33,46 @@ int open_event_queue(fid_fabric* f, fi_eq_attr* attr, fid_eq** eq, void* context
   return contain([&] { return EventQueue::open(Fabric::of(f), attr, eq, context); });
 }
 
+// 0: the program may wait for the object's descriptor; nothing that is there now would be missed.
+int may_wait_for(::fid* object) {
+  const auto judge = [](auto& of, auto&& progress) {
+    if (of.wait == nullptr) return -FI_EINVAL;
+    progress();
+    if (of.has_news()) return -FI_EAGAIN;
+    of.wait->clear();
+    return 0;
+  };
+  switch (object->fclass) {
+    case FI_CLASS_CQ: {
+      Cq& queue = Cq::of(object);
+      const Guard guard(queue.domain.lock);
+      return judge(queue, [&] { queue.progress(); });
+    }
+    case FI_CLASS_CNTR: {
+      Cntr& counter = Cntr::of(object);
+      const Guard guard(counter.domain.lock);
+      return judge(counter, [&] { counter.progress(); });
+    }
+    case FI_CLASS_EQ: {
+      EventQueue& events = EventQueue::of(object);
+      const std::lock_guard hold(events.mutex);
+      return judge(events, [] {});
+    }
+    default:
+      return -FI_ENOSYS;
+  }
+}
+
+int try_wait(fid_fabric* /*fabric*/, ::fid** objects, int count) {
+  if (objects == nullptr && count != 0) return -FI_EINVAL;
+  return contain([&] {
+    for (int i = 0; i < count; ++i) {
+      if (const int answer = may_wait_for(objects[i]); answer != 0) return answer;
+    }
+    return 0;
+  });
+}
+
 fi_ops fabric_fid_ops = object_ops(close_unreferenced<Fabric>);
 
 fi_ops_fabric fabric_ops = {
@@ -38,7 +81,7 @@ fi_ops_fabric fabric_ops = {
     .passive_ep = kNotHere,
     .eq_open = open_event_queue,
     .wait_open = kNotHere,
-    .trywait = kNotHere,
+    .trywait = try_wait,
     .domain2 = open_domain2,
 };
 

@@ -134,7 +134,6 @@ Refusal check_domain(const Wanted& w, const Offer& offer) noexcept {
   const fi_domain_attr& a = w.domain;
   if (a.name != nullptr && offer.domain != a.name) return "domain name";
   if (static_cast<std::uint32_t>(a.threading) > kHighestThreading) return "threading";
-  if (a.data_progress == FI_PROGRESS_AUTO) return "FI_PROGRESS_AUTO for data";
   if (a.av_type != FI_AV_UNSPEC && a.av_type != FI_AV_MAP && a.av_type != FI_AV_TABLE) {
     return "av_type";
   }
@@ -197,7 +196,8 @@ void fill_domain(const Wanted& w, int mr_mode, fi_domain_attr& domain) noexcept 
   domain.threading = asked.threading != FI_THREAD_UNSPEC ? asked.threading : FI_THREAD_SAFE;
   domain.control_progress =
       asked.control_progress != FI_PROGRESS_UNSPEC ? asked.control_progress : FI_PROGRESS_MANUAL;
-  domain.data_progress = FI_PROGRESS_MANUAL;
+  domain.data_progress =
+      asked.data_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
   domain.resource_mgmt = asked.resource_mgmt != FI_RM_UNSPEC ? asked.resource_mgmt : FI_RM_ENABLED;
   domain.av_type = asked.av_type;
   domain.mr_mode = mr_mode;

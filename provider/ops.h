@@ -53,10 +53,4 @@ template <class Ops, class Answer>
   return {sizeof(fi_ops), close, bind, control, kNotHere, nullptr, kNotHere};
 }
 
-// Whether a queue or a counter can be waited for like that: inside a call, which makes progress. To
-// make a descriptor or a condition of the program ready would take a thread of our own.
-[[nodiscard]] constexpr bool can_wait(fi_wait_obj wait) noexcept {
-  return wait == FI_WAIT_NONE || wait == FI_WAIT_UNSPEC || wait == FI_WAIT_YIELD;
-}
-
 }  // namespace turnout::provider

@@ -82,8 +82,9 @@ ProgressThread::~ProgressThread() {
   stop();
 }
 
-void ProgressThread::start() {
-  if (thread_.joinable() || stop_.load(std::memory_order_relaxed) != 0) return;
+bool ProgressThread::start() {
+  if (thread_.joinable()) return true;
+  if (stop_.load(std::memory_order_relaxed) != 0) return false;
   static const int handled =
       pthread_atfork(Process::before_fork, Process::in_parent, Process::in_child);
   if (handled != 0) {
@@ -91,7 +92,7 @@ void ProgressThread::start() {
                 "starting the progress thread failed: pthread_atfork: error {}; "
                 "TURNOUT_PROGRESS_THREAD has no effect",
                 handled);
-    return;
+    return false;
   }
   static const Process::Exit at_exit;
   Result<std::thread> made = start_signal_free_thread("turnout-progres", [this] { main(); });
@@ -99,9 +100,10 @@ void ProgressThread::start() {
     TURNOUT_LOG(provider, warn,
                 "starting the progress thread failed: {}; TURNOUT_PROGRESS_THREAD has no effect",
                 made.status().text());
-    return;
+    return false;
   }
   thread_ = std::move(*made);
+  return true;
 }
 
 void ProgressThread::stop() noexcept {
@@ -128,16 +130,16 @@ void ProgressThread::keep_off(int processor) noexcept {
 }
 
 bool ProgressThread::look() {
-  keep_off(processor_.load(std::memory_order_relaxed));
+  // Who waits for a descriptor leaves its processor to others.
+  if (!domain_.is_watched()) keep_off(processor_.load(std::memory_order_relaxed));
   const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
-  if (calls != seen_) {
-    seen_ = calls;
-    return true;
-  }
+  const bool is_there = calls != seen_;
+  seen_ = calls;
+  if (is_there && !domain_.is_watched()) return true;
   const std::unique_lock hold(domain_.domain_lock, std::try_to_lock);
   if (!hold) return true;
-  bool ever = false;
-  for (int round = 0; round < kRounds && !domain_.domain_lock.is_wanted(); ++round) {
+  bool ever = is_there;
+  for (int round = 0; round < kRounds && !is_there && !domain_.domain_lock.is_wanted(); ++round) {
     bool moved = false;
     for (Ep* ep : domain_.endpoints) {
       if (ep->enabled) moved |= ep->path.progress();
@@ -145,6 +147,7 @@ bool ProgressThread::look() {
     if (!moved) break;
     ever = true;
   }
+  domain_.signal_waiters();
   return ever;
 }
 

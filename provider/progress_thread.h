@@ -2,6 +2,8 @@
 // ProgressThread: makes progress while the program computes without calling the library, so that
 // its large transfers continue (setting progress_thread; docs/decisions/016-progress-thread.md).
 //
+// It also makes the descriptors ready that the program waits for (FI_WAIT_FD).
+//
 // It wakes up every `silence` and does nothing if the program made progress since then, or is in a
 // call. Otherwise it drives the enabled endpoints as long as they make progress and no call of the
 // program waits. After a long time without progress it wakes up less often. It avoids the CPU of
@@ -33,8 +35,8 @@ class ProgressThread {
   ProgressThread& operator=(const ProgressThread&) = delete;
 
   // Once the first endpoint has opened its device: its handlers of fork() and exit come first then,
-  // so ours run before them. Later calls do nothing.
-  void start();
+  // so ours run before them. Later calls do nothing. False: it does not run.
+  [[nodiscard]] bool start();
   // Of the program, under the domain's lock, as it makes progress.
   void count_call() noexcept {
     calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

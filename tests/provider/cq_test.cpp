@@ -300,7 +300,7 @@ TEST(Queue, WaitsForAThreshold) {
 
 TEST(Queue, WaitObjectsThatNothingWouldSignalAreRefused) {
   Node node;
-  for (const fi_wait_obj wait : {FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_SET, FI_WAIT_POLLFD}) {
+  for (const fi_wait_obj wait : {FI_WAIT_MUTEX_COND, FI_WAIT_SET, FI_WAIT_POLLFD}) {
     fi_cq_attr attr{};
     attr.wait_obj = wait;
     fid_cq* cq = nullptr;

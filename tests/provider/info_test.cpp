@@ -185,7 +185,7 @@ const Case kCases[] = {
     {"connections", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->type = FI_EP_MSG; },
      false},
     {"automatic progress", FI_VERSION(1, 17), FI_MSG,
-     [](fi_info& h) { h.domain_attr->data_progress = FI_PROGRESS_AUTO; }, false},
+     [](fi_info& h) { h.domain_attr->data_progress = FI_PROGRESS_AUTO; }, true},
     {"scalable endpoint", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->tx_ctx_cnt = 2; },
      false},
     {"shared receive context", FI_VERSION(1, 17), FI_MSG,

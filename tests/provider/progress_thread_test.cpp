@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <vector>
 
 #include "tests/support/process.h"
@@ -30,8 +32,8 @@ void wait_to_be_told(int socket) {
 }
 
 // One side calls nothing until the other has the message, or is done with it.
-void one_computes(int role, int socket, int silent) {
-  Process p(role, socket);
+void one_computes(int role, int socket, int silent, fi_progress progress = FI_PROGRESS_UNSPEC) {
+  Process p(role, socket, {.progress = progress});
   std::vector<unsigned char> data(kLarge), expected(kLarge);
   for (std::size_t round = 0; round < 4; ++round) {
     fill(expected, round);
@@ -56,6 +58,56 @@ void sender_computes(int role, int socket) {
 }
 void receiver_computes(int role, int socket) {
   one_computes(role, socket, 1);
+}
+void either_computes(int role, int socket) {
+  one_computes(role, socket, 0, FI_PROGRESS_AUTO);
+  one_computes(role, socket, 1, FI_PROGRESS_AUTO);
+}
+
+// Blocks in poll(2) between messages of all sizes, one at a time and many at once.
+void waits_for_descriptor(int role, int socket) {
+  constexpr std::size_t kSizes[] = {8, 3000, 20'000, kLarge};
+  constexpr int kMessages = 60;
+  ProcessOptions options;
+  if (role == 1) options.wait = FI_WAIT_FD;
+  Process p(role, socket, options);
+  std::vector<unsigned char> data(kLarge), expected(kLarge);
+  if (role == 0) {
+    for (int i = 0; i < kMessages; ++i) {
+      const std::size_t size = kSizes[static_cast<std::size_t>(i) % std::size(kSizes)];
+      data.resize(size);
+      fill(data, static_cast<std::size_t>(i));
+      if (i % 3 == 0) usleep(3000);
+      p.send(data.data(), size, 5);
+    }
+    return p.barrier();
+  }
+  int fd = -1;
+  CHECK_EQ(fi_control(&p.cq->fid, FI_GETWAIT, &fd), 0);
+  int context = 0, waited = 0;
+  for (int i = 0; i < kMessages; ++i) {
+    const std::size_t size = kSizes[static_cast<std::size_t>(i) % std::size(kSizes)];
+    p.post([&] { return fi_trecv(p.ep, data.data(), kLarge, nullptr, p.peer, 5, 0, &context); });
+    fi_cq_tagged_entry entry{};
+    ssize_t n = 0;
+    while ((n = fi_cq_read(p.cq, &entry, 1)) == -FI_EAGAIN) {
+      fid* wait[] = {&p.cq->fid};
+      const int may = fi_trywait(p.fabric, wait, 1);
+      if (may == -FI_EAGAIN) continue;
+      CHECK_EQ(may, 0);
+      pollfd readable{fd, POLLIN, 0};
+      CHECK_EQ(poll(&readable, 1, 20'000), 1);
+      ++waited;
+    }
+    CHECK_EQ(n, 1);
+    CHECK(entry.op_context == &context);
+    CHECK_EQ(entry.len, size);
+    expected.resize(size);
+    fill(expected, static_cast<std::size_t>(i));
+    CHECK(std::equal(expected.begin(), expected.end(), data.begin()));
+  }
+  CHECK(waited > 0);
+  p.barrier();
 }
 
 // The peer reads and writes the window of a process that fills it and then calls nothing. Its
@@ -135,7 +187,7 @@ void endpoints_come_and_go(int role, int socket) {
 
 void waits(int role, int socket) {
   ProcessOptions options;
-  options.waits = true;
+  options.wait = FI_WAIT_UNSPEC;
   Process p(role, socket, options);
   std::vector<unsigned char> data(kLarge);
   int context = 0;
@@ -229,6 +281,8 @@ const bool registered = [] {
                   {"receiver_computes", receiver_computes},
                   {"target_computes", target_computes},
                   {"endpoints_come_and_go", endpoints_come_and_go},
+                  {"either_computes", either_computes},
+                  {"waits_for_descriptor", waits_for_descriptor},
                   {"waits", waits},
                   {"forks", forks},
                   {"exits", exits}});
@@ -270,6 +324,14 @@ TEST_F(ProgressThread, EndsWithTheProcess) {
 }
 TEST_F(ProgressThread, ALostPeerEndsItsOperations) {
   EXPECT_EQ(run_case("lost_peer", 1), "");
+}
+
+// Without the setting: the program asks for it.
+TEST(AutomaticProgress, MovesMessagesWhileTheProgramComputes) {
+  EXPECT_EQ(run_case("either_computes"), "");
+}
+TEST(WaitDescriptor, WakesWhoIsBlocked) {
+  expect_in_every_way("waits_for_descriptor");
 }
 
 }  // namespace

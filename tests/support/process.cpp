@@ -97,6 +97,7 @@ Process::Process(int which, int socket, const ProcessOptions& options)
       FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->data_progress = options.progress;
   hints->tx_attr->op_flags = options.tx_op_flags;
   hints->fabric_attr->prov_name = ::strdup("turnout");
   CHECK_EQ(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info), 0);
@@ -105,7 +106,7 @@ Process::Process(int which, int socket, const ProcessOptions& options)
   CHECK_EQ(fi_domain(fabric, info, &domain, nullptr), 0);
   fi_cq_attr cq_attr{};
   cq_attr.format = FI_CQ_FORMAT_TAGGED;
-  cq_attr.wait_obj = options.waits ? FI_WAIT_UNSPEC : FI_WAIT_NONE;
+  cq_attr.wait_obj = options.wait;
   CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, nullptr), 0);
   fi_av_attr av_attr{};
   av_attr.type = FI_AV_TABLE;

@@ -47,7 +47,8 @@ struct ProcessOptions {
   std::uint64_t rx_bind = FI_RECV;
   std::uint64_t tx_op_flags = 0;
   bool counters = false;
-  bool waits = false;  // fi_cq_sread
+  fi_wait_obj wait = FI_WAIT_NONE;
+  fi_progress progress = FI_PROGRESS_UNSPEC;  // of data
 };
 
 class Process {

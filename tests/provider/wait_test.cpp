@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Descriptors that programs block on, and poll sets.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <vector>
+
+#include "tests/provider/node.h"
+
+namespace turnout::testing {
+namespace {
+
+// Readable within so many milliseconds.
+bool is_readable(int fd, int milliseconds) {
+  pollfd wanted{fd, POLLIN, 0};
+  return poll(&wanted, 1, milliseconds) == 1;
+}
+constexpr int kLong = 20'000;
+
+int descriptor_of(fid* object) {
+  int fd = -1;
+  EXPECT_EQ(fi_control(object, FI_GETWAIT, &fd), 0);
+  return fd;
+}
+int may_wait(const Node& node, fid* object) {
+  fid* objects[] = {object};
+  return fi_trywait(node.fabric, objects, 1);
+}
+NodeOptions with_descriptor(fi_threading threading) {
+  NodeOptions options;
+  options.wait = FI_WAIT_FD;
+  options.threading = threading;
+  return options;
+}
+
+class Descriptor : public ::testing::TestWithParam<fi_threading> {};
+
+TEST_P(Descriptor, OfAQueueIsReadableUntilItWasRead) {
+  Node node(with_descriptor(GetParam()));
+  const fi_addr_t self = node.insert(node);
+  const int fd = descriptor_of(&node.cq->fid);
+  char in[4];
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(node.next(), nullptr);
+    ASSERT_EQ(may_wait(node, &node.cq->fid), 0);
+    ASSERT_EQ(fi_trecv(node.ep, in, 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+    EXPECT_FALSE(is_readable(fd, 0));
+    ASSERT_EQ(fi_tinject(node.ep, "abc", 3, self, 1), 0);
+    EXPECT_TRUE(is_readable(fd, kLong)) << "nobody but the thread makes progress";
+    EXPECT_EQ(may_wait(node, &node.cq->fid), -FI_EAGAIN) << "there is something";
+    EXPECT_NE(node.next(), nullptr);
+  }
+}
+
+TEST_P(Descriptor, OfACounterIsReadableUntilItWasRead) {
+  fid_cntr* cntr = nullptr;
+  NodeOptions options;
+  options.threading = GetParam();
+  options.before_enable = [&](fid_domain* domain, fid_ep* ep) {
+    fi_cntr_attr attr{};
+    attr.wait_obj = FI_WAIT_FD;
+    ASSERT_EQ(fi_cntr_open(domain, &attr, &cntr, nullptr), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &cntr->fid, FI_RECV), 0);
+  };
+  Node node(options);
+  node.others.push_back(&cntr->fid);
+  const fi_addr_t self = node.insert(node);
+  const int fd = descriptor_of(&cntr->fid);
+  char in[4];
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_EQ(may_wait(node, &cntr->fid), 0);
+    ASSERT_EQ(fi_trecv(node.ep, in, 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+    EXPECT_FALSE(is_readable(fd, 0));
+    ASSERT_EQ(fi_tinject(node.ep, "abc", 3, self, 1), 0);
+    EXPECT_TRUE(is_readable(fd, kLong));
+    EXPECT_EQ(may_wait(node, &cntr->fid), -FI_EAGAIN);
+    EXPECT_EQ(fi_cntr_read(cntr), i);
+  }
+  EXPECT_EQ(fi_cntr_adderr(cntr, 1), 0);
+  EXPECT_TRUE(is_readable(fd, kLong)) << "an error is news";
+  EXPECT_EQ(fi_cntr_readerr(cntr), 1u);
+  EXPECT_EQ(may_wait(node, &cntr->fid), 0);
+}
+
+TEST_P(Descriptor, OfAQueueThatIsOpenedLaterWorksToo) {
+  NodeOptions options;
+  options.threading = GetParam();
+  Node first(options);
+  NodeOptions more = with_descriptor(GetParam());
+  more.domain = first.domain;
+  more.before_enable = [&](fid_domain*, fid_ep*) {};
+  Node second(more);
+  const fi_addr_t to_second = first.insert(second);
+  const int fd = descriptor_of(&second.cq->fid);
+  char in[4];
+  ASSERT_EQ(fi_trecv(second.ep, in, 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+  ASSERT_EQ(fi_tinject(first.ep, "abc", 3, to_second, 1), 0);
+  EXPECT_TRUE(is_readable(fd, kLong));
+  EXPECT_NE(second.next(), nullptr);
+  second.close();
+}
+
+INSTANTIATE_TEST_SUITE_P(Threading, Descriptor,
+                         ::testing::Values(FI_THREAD_DOMAIN, FI_THREAD_SAFE));
+
+TEST(Descriptors, ASignalWakes) {
+  Node node(with_descriptor(FI_THREAD_SAFE));
+  const int fd = descriptor_of(&node.cq->fid);
+  ASSERT_EQ(may_wait(node, &node.cq->fid), 0);
+  EXPECT_FALSE(is_readable(fd, 0));
+  EXPECT_EQ(fi_cq_signal(node.cq), 0);
+  EXPECT_TRUE(is_readable(fd, 0));
+  EXPECT_EQ(may_wait(node, &node.cq->fid), 0);
+  EXPECT_FALSE(is_readable(fd, 0));
+}
+
+TEST(Descriptors, OfAnEventQueue) {
+  Node node;
+  fi_eq_attr attr{};
+  attr.wait_obj = FI_WAIT_FD;
+  attr.flags = FI_WRITE;
+  fid_eq* eq = nullptr;
+  ASSERT_EQ(fi_eq_open(node.fabric, &attr, &eq, nullptr), 0);
+  const int fd = descriptor_of(&eq->fid);
+  EXPECT_EQ(may_wait(node, &eq->fid), 0);
+  EXPECT_FALSE(is_readable(fd, 0));
+  const fi_eq_entry entry{};
+  EXPECT_GT(fi_eq_write(eq, FI_NOTIFY, &entry, sizeof entry, 0), 0);
+  EXPECT_TRUE(is_readable(fd, 0));
+  EXPECT_EQ(may_wait(node, &eq->fid), -FI_EAGAIN);
+  std::uint32_t event = 0;
+  fi_eq_entry out{};
+  EXPECT_GT(fi_eq_read(eq, &event, &out, sizeof out, 0), 0);
+  EXPECT_EQ(may_wait(node, &eq->fid), 0);
+  EXPECT_FALSE(is_readable(fd, 0));
+  EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
+TEST(Descriptors, AreNotWhereNobodyAskedForThem) {
+  Node node;
+  int fd = -1;
+  EXPECT_EQ(fi_control(&node.cq->fid, FI_GETWAIT, &fd), -FI_ENODATA);
+  EXPECT_EQ(fi_control(&node.cq->fid, FI_GETOPSFLAG, &fd), -FI_ENOSYS);
+  EXPECT_EQ(may_wait(node, &node.cq->fid), -FI_EINVAL);
+  EXPECT_EQ(may_wait(node, &node.av->fid), -FI_ENOSYS);
+  Node other(with_descriptor(FI_THREAD_SAFE));
+  EXPECT_EQ(fi_control(&other.cq->fid, FI_GETWAIT, nullptr), -FI_EINVAL);
+}
+
+TEST(PollSet, TellsWhoHasSomething) {
+  NodeOptions options;
+  PairOfNodes pair(options);
+  fid_cq* cq = pair.b.cq;
+  cq->fid.context = &pair;
+  fid_poll* set = nullptr;
+  fi_poll_attr attr{};
+  ASSERT_EQ(fi_poll_open(pair.b.domain, &attr, &set), 0);
+  EXPECT_EQ(fi_poll_add(set, &cq->fid, 0), 0);
+  fid_cntr* cntr = nullptr;
+  fi_cntr_attr cntr_attr{};
+  ASSERT_EQ(fi_cntr_open(pair.b.domain, &cntr_attr, &cntr, &cntr), 0);
+  EXPECT_EQ(fi_poll_add(set, &cntr->fid, 0), 0);
+  void* contexts[2] = {};
+  EXPECT_EQ(fi_poll(set, contexts, 2), 0);
+  char in[4];
+  ASSERT_EQ(fi_trecv(pair.b.ep, in, 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+  ASSERT_EQ(fi_tinject(pair.a.ep, "abc", 3, pair.to_b, 1), 0);
+  EXPECT_EQ(fi_poll(set, contexts, 2), 1);
+  EXPECT_EQ(contexts[0], &pair);
+  EXPECT_EQ(fi_cntr_add(cntr, 1), 0);
+  EXPECT_EQ(fi_poll(set, contexts, 2), 2);
+  EXPECT_EQ(contexts[1], &cntr);
+  EXPECT_EQ(fi_poll(set, contexts, 1), 1) << "no more than fit";
+  EXPECT_NE(pair.b.next(), nullptr);
+  EXPECT_EQ(fi_cntr_read(cntr), 1u);
+  EXPECT_EQ(fi_poll(set, contexts, 2), 0);
+  EXPECT_EQ(fi_close(&cntr->fid), -FI_EBUSY) << "it is in a set";
+  EXPECT_EQ(fi_poll_del(set, &cntr->fid, 0), 0);
+  EXPECT_EQ(fi_poll_del(set, &cntr->fid, 0), -FI_EINVAL);
+  EXPECT_EQ(fi_close(&cntr->fid), 0);
+  EXPECT_EQ(fi_close(&set->fid), 0);
+}
+
+TEST(PollSet, TakesQueuesAndCountersOfItsDomain) {
+  Node node, other;
+  fid_poll* set = nullptr;
+  fi_poll_attr attr{};
+  attr.flags = 1;
+  EXPECT_EQ(fi_poll_open(node.domain, &attr, &set), -FI_EBADFLAGS);
+  attr.flags = 0;
+  ASSERT_EQ(fi_poll_open(node.domain, &attr, &set), 0);
+  EXPECT_EQ(fi_poll_add(set, &node.av->fid, 0), -FI_EINVAL);
+  EXPECT_EQ(fi_poll_add(set, &other.cq->fid, 0), -FI_EDOMAIN);
+  EXPECT_EQ(fi_poll_add(set, &node.cq->fid, 1), -FI_EBADFLAGS);
+  EXPECT_EQ(fi_poll_add(set, nullptr, 0), -FI_EINVAL);
+  EXPECT_EQ(fi_close(&set->fid), 0);
+}
+
+}  // namespace
+}  // namespace turnout::testing
