@@ -43,6 +43,15 @@ struct Report {
   void* context = nullptr;
 };
 
+// What the target learns of one-sided operations on its memory.
+struct RemoteAccess {
+  // Of writes with data: completions, and the counter. Without a queue the data are dropped.
+  Report writes;
+  Counter* reads = nullptr;
+  // Writes without data and reads count, if their initiators say so (has_event), and atomics.
+  bool events = false;
+};
+
 struct SendRequest {
   PeerId peer = kAnyPeer;
   std::span<const iovec> data;
@@ -87,6 +96,7 @@ struct RmaRequest {
   bool inject = false;  // write only; the data may be reused on return
   bool delivery_complete = false;
   bool has_remote_data = false;  // write only: the target gets a kRemoteWrite completion
+  bool has_event = false;        // the target counts it (RemoteAccess::events)
   std::span<const iovec> local;
   std::uint64_t remote_address = 0;
   std::uint64_t key = 0;   // MemoryKey::remote of a region in the target's domain
@@ -174,8 +184,7 @@ class Endpoint {
   // ends in an error entry `canceled`. True if one was found.
   virtual bool cancel(void* context) = 0;
 
-  // The queue for completions of peers' RMA writes with data; null: they are dropped.
-  virtual void set_remote_write_report(const Report& report) = 0;
+  virtual void set_remote_access(const RemoteAccess& access) = 0;
 
   // The domain whose regions peers access through this endpoint.
   [[nodiscard]] virtual MemoryDomain& memory() noexcept = 0;

@@ -32,7 +32,7 @@ struct Call {
 class DataPath {
  public:
   DataPath(Endpoint& core, const EpOptions& options, std::uint64_t caps) noexcept
-      : peers(core, caps), core_(core), options_(options) {}
+      : peers(core, caps), core_(core), options_(options), events_((caps & FI_RMA_EVENT) != 0) {}
   ~DataPath() { log_unread_errors(); }
   DataPath(const DataPath&) = delete;
   DataPath& operator=(const DataPath&) = delete;
@@ -45,17 +45,20 @@ class DataPath {
     if ((flags & FI_TRANSMIT) != 0) tx_queue_ = tx_errors_ = &queue;
     if ((flags & FI_RECV) != 0) rx_queue_ = rx_errors_ = &queue;
   }
-  // FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_WRITE.
+  // FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE.
   void bind_counter(Counter& counter, std::uint64_t flags) noexcept {
     if ((flags & FI_SEND) != 0) send_counter_ = &counter;
     if ((flags & FI_RECV) != 0) recv_counter_ = &counter;
     if ((flags & FI_READ) != 0) read_counter_ = &counter;
     if ((flags & FI_WRITE) != 0) write_counter_ = &counter;
+    if ((flags & FI_REMOTE_READ) != 0) remote_read_counter_ = &counter;
     if ((flags & FI_REMOTE_WRITE) != 0) remote_write_counter_ = &counter;
   }
-  // From now on, peers' writes with data are reported to what is bound for them.
-  void report_remote_writes() {
-    core_.set_remote_write_report({rx_queue_, rx_errors_, remote_write_counter_, nullptr});
+  // From now on, peers' one-sided operations are reported to what is bound for them.
+  void report_remote_access() {
+    core_.set_remote_access({.writes = {rx_queue_, rx_errors_, remote_write_counter_, nullptr},
+                             .reads = remote_read_counter_,
+                             .events = events_});
   }
 
   // The caller has set what `call` does not say: data, tag, remote memory.
@@ -112,6 +115,7 @@ class DataPath {
     if (const int error = peers.find(call.peer, request.peer)) return refuse(error);
     request.inject = (call.flags & FI_INJECT) != 0;
     request.has_remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    if constexpr (requires { request.has_event; }) request.has_event = events_;
     if constexpr (requires { request.delivery_complete; })
       request.delivery_complete = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
     if constexpr (requires { request.match_complete; })
@@ -154,7 +158,9 @@ class DataPath {
   Counter* recv_counter_ = nullptr;
   Counter* read_counter_ = nullptr;
   Counter* write_counter_ = nullptr;
+  Counter* remote_read_counter_ = nullptr;
   Counter* remote_write_counter_ = nullptr;
+  const bool events_;  // FI_RMA_EVENT: targets count all one-sided operations
   bool closing_ = false;
 };
 

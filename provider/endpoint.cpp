@@ -183,7 +183,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
 
 Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
     : ObjectOfDomain(owner),
-      caps(info.caps != 0 ? info.caps : kCapabilities),
+      caps(info.caps != 0 ? info.caps : kCapabilities & ~kOnlyIfAsked),
       core(std::move(made)),
       options(op_flags_of(info.tx_attr), op_flags_of(info.rx_attr)),
       path(*core, options, caps) {
@@ -221,15 +221,14 @@ int Ep::bind(Cntr& cntr, std::uint64_t flags) {
       FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
   if (flags == 0 || (flags & ~known) != 0) return -FI_EBADFLAGS;
   if (&cntr.domain != &domain) return -FI_EDOMAIN;
-  // The target of an RDMA read or of a write without data learns nothing of it: that is
-  // FI_RMA_EVENT.
-  if ((flags & FI_REMOTE_READ) != 0) return -FI_ENOSYS;
+  // Without it the target of an RDMA read learns nothing of it.
+  if ((flags & FI_REMOTE_READ) != 0 && (caps & FI_RMA_EVENT) == 0) return -FI_ENOSYS;
   counters.push_back(&cntr);
   cntr.join(path);
   path.bind_counter(cntr.counter, flags);
   options.bind_counter(flags);
   counted |= flags;
-  if (enabled) path.report_remote_writes();
+  if (enabled) path.report_remote_access();
   return 0;
 }
 
@@ -259,7 +258,7 @@ int Ep::enable() {
     }
     address_server = std::move(server).value();
   }
-  path.report_remote_writes();
+  path.report_remote_access();
   set_calls(true);
   enabled = true;
   return domain.start_thread();

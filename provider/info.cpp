@@ -57,11 +57,12 @@ struct Offer {
 // RDMA needs DC or a connection, which this policy rules out. A program that can do without then
 // emulates it over messages. Atomics are messages.
 std::uint64_t offered_by(const Settings& settings) noexcept {
-  return settings.policy == "static:ud-sendrecv" ? kCapabilities & ~FI_RMA : kCapabilities;
+  return settings.policy == "static:ud-sendrecv" ? kCapabilities & ~(FI_RMA | FI_RMA_EVENT)
+                                                 : kCapabilities;
 }
 
 std::uint64_t granted(std::uint64_t asked, std::uint64_t offered) noexcept {
-  if (asked == 0) return offered;
+  if (asked == 0) return offered & ~kOnlyIfAsked;
   std::uint64_t caps = asked | FI_LOCAL_COMM | FI_REMOTE_COMM;
   // No direction named means all directions (fi_getinfo(3), primary modifiers).
   if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {

@@ -59,8 +59,8 @@ class EndpointCore final : public Endpoint {
     return measured([&] { return parts_.operations.atomic_engine.atomic_now(request); });
   }
   bool cancel(void* context) override { return parts_.operations.receive_engine.cancel(context); }
-  void set_remote_write_report(const Report& report) override {
-    parts_.context.remote_write_report = report;
+  void set_remote_access(const RemoteAccess& access) override {
+    parts_.context.remote_access = access;
   }
   [[nodiscard]] MemoryDomain& memory() noexcept override { return *parts_.context.domain; }
   void forget_memory(const void* address, std::size_t length) override {

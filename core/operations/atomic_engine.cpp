@@ -258,11 +258,14 @@ Status AtomicEngine::take_atomic(Peer& peer, const wire::Header& header, const s
   context_.charge(Work::copy, header.length);
   ++atomics.unsent;
   if (answer.code == Code::ok && (header.flags & wire::kRemoteData) != 0) {
-    context_.finish(context_.remote_write_report, {.context = context_.remote_write_report.context,
-                                                   .length = request.count * size_of(request.type),
-                                                   .data = header.data,
-                                                   .flags = kAtomic | kRemoteWrite | kRemoteData,
-                                                   .source = peer.id});
+    context_.finish(context_.remote_access.writes,
+                    {.context = context_.remote_access.writes.context,
+                     .length = request.count * size_of(request.type),
+                     .data = header.data,
+                     .flags = kAtomic | kRemoteWrite | kRemoteData,
+                     .source = peer.id});
+  } else if (answer.code == Code::ok) {
+    context_.count_access(fetched_bytes(request) == 0);
   }
   return {};
 }

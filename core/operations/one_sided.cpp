@@ -19,11 +19,14 @@ Status OneSided::rma_to_self(const RmaRequest& request, const IoVec& iov) {
   }
   context_.charge(Work::copy, request.length);
   if (request.write && request.has_remote_data) {
-    context_.finish(context_.remote_write_report, {.context = context_.remote_write_report.context,
-                                                   .length = request.length,
-                                                   .data = request.remote_data,
-                                                   .flags = kRemoteWrite | kRemoteData,
-                                                   .source = request.peer});
+    context_.finish(context_.remote_access.writes,
+                    {.context = context_.remote_access.writes.context,
+                     .length = request.length,
+                     .data = request.remote_data,
+                     .flags = kRemoteWrite | kRemoteData,
+                     .source = request.peer});
+  } else if (request.has_event) {
+    context_.count_access(request.write);
   }
   context_.finish(request.report, {.context = request.report.context,
                                    .length = request.length,
@@ -56,7 +59,8 @@ Status OneSided::rma_now(const RmaRequest& request) {
   }
   Transfer* const transfer = records_.take_for_caller(records_.transfers);
   if (transfer == nullptr) return records_.refusal();
-  if (request.write && request.has_remote_data) {
+  const bool with_data = request.write && request.has_remote_data;
+  if (with_data || request.has_event) {
     SendOperation* const announcement = records_.take_for_caller(records_.sends);
     if (announcement == nullptr) {
       rdma_.drop_transfer(*transfer);
@@ -64,7 +68,10 @@ Status OneSided::rma_now(const RmaRequest& request) {
     }
     announcement->peer = peer;
     announcement->type = wire::Type::rma_data;
-    announcement->data = request.remote_data;
+    announcement->flags = wire::flags_of(false, with_data);
+    announcement->data = with_data       ? request.remote_data
+                         : request.write ? wire::kEventOfWrite
+                                         : wire::kEventOfRead;
     announcement->tag = request.length;
     announcement->report = Report{nullptr, request.report.errors, nullptr, nullptr};
     transfer->announcement = announcement;

@@ -209,7 +209,7 @@ void RdmaEngine::end_transfer(Transfer& transfer) {
   } else if (transfer.status.ok()) {
     release_rc();
     if (SendOperation* const announcement = std::exchange(transfer.announcement, nullptr)) {
-      // The write is complete; the target is notified in the stream, after earlier messages.
+      // It is complete; the target is notified in the stream, after earlier messages.
       if (!peer.state->tx.backlog.empty() || !events_.try_operation(*announcement))
         backlog_.enqueue(*announcement);
     }

@@ -309,12 +309,16 @@ void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const 
       deliver_first(peer, header, arrival, total);
       break;
     case wire::Type::rma_data:  // its tag: bytes written, see on_transfer_done
-      context_.finish(context_.remote_write_report,
-                      {.context = context_.remote_write_report.context,
-                       .length = header.tag,
-                       .data = header.data,
-                       .flags = kRemoteWrite | kRemoteData,
-                       .source = peer.id});
+      if ((header.flags & wire::kRemoteData) != 0) {
+        context_.finish(context_.remote_access.writes,
+                        {.context = context_.remote_access.writes.context,
+                         .length = header.tag,
+                         .data = header.data,
+                         .flags = kRemoteWrite | kRemoteData,
+                         .source = peer.id});
+      } else {
+        context_.count_access(header.data == wire::kEventOfWrite);
+      }
       posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
     case wire::Type::eager:

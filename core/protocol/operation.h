@@ -242,7 +242,7 @@ struct Transfer {
   // What is reported:
   Report report;
   Completion completion;
-  SendOperation* announcement = nullptr;  // of a write with remote data
+  SendOperation* announcement = nullptr;  // to the target, of a one-sided operation
 };
 
 }  // namespace turnout

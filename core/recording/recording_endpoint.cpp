@@ -114,7 +114,8 @@ class RecordingEndpoint final : public Endpoint {
   }
   Status rma(const RmaRequest& request) override {
     return start(request, &Endpoint::rma, [&](Nanoseconds at, std::uint32_t number) {
-      if (request.has_remote_data) announcement_errors_ = request.report.errors;
+      if (request.has_remote_data || request.has_event)
+        announcement_errors_ = request.report.errors;
       file_.access(at, number, request.write, request.peer, request.length);
     });
   }
@@ -134,8 +135,8 @@ class RecordingEndpoint final : public Endpoint {
     hand_on();
     return found;
   }
-  void set_remote_write_report(const Report& report) override {
-    endpoint_->set_remote_write_report(report);
+  void set_remote_access(const RemoteAccess& access) override {
+    endpoint_->set_remote_access(access);
   }
   MemoryDomain& memory() noexcept override { return endpoint_->memory(); }
   void forget_memory(const void* address, std::size_t length) override {
@@ -320,7 +321,8 @@ class RecordingEndpoint final : public Endpoint {
   Nanoseconds born_;
   bool virtual_;
   CompletionQueue ended_;
-  CompletionQueue* announcement_errors_ = nullptr;  // of what a write with data tells its target
+  CompletionQueue* announcement_errors_ =
+      nullptr;                       // of what a one-sided operation tells its target
   CompletionQueue claimed_ended_;    // contexts are the layer above's: they name what it claimed
   std::list<Operation> operations_;  // newest last
   std::list<Operation> claimed_;     // receives of claimed messages

@@ -108,6 +108,12 @@ struct EndpointContext {
     if (report.queue != nullptr) report.queue->push(make);
     if (report.counter != nullptr) report.counter->value.fetch_add(1, std::memory_order_release);
   }
+  // A peer has read or written our memory and gave no data with it.
+  void count_access(bool write) noexcept {
+    Counter* const counter = write ? remote_access.writes.counter : remote_access.reads;
+    if (remote_access.events && counter != nullptr && !closing)
+      counter->value.fetch_add(1, std::memory_order_release);
+  }
   void fail(const Report& report, const Completion& completion, Status status,
             std::size_t overflow = 0);
 
@@ -127,7 +133,7 @@ struct EndpointContext {
   Rendezvous rendezvous = Rendezvous::getcqe;
   MessageFormat format;
   PolicyTraits traits;
-  Report remote_write_report;
+  RemoteAccess remote_access;
   Closing closing_phase = Closing::open;
   bool started = false;
   bool closing = false;

@@ -29,7 +29,7 @@ enum class Type : std::uint8_t {
   eager = 1,
   rts = 2,       // rendezvous: payload is Rts
   wireup = 3,    // only carries a wire-up request, when the message itself had no room for it
-  rma_data = 4,  // remote data of a completed RMA write
+  rma_data = 4,  // remote data of a completed RMA write, or that one is complete (kEventOf...)
   fragment = 5,  // data is the offset. Of a large message, after a `fragment_request`: tag is the
                  // receiver's transfer; of the latest `eager_first`: tag is 0
   put_completion = 6,  // a large message was written to the buffer of an RTR: payload is
@@ -62,6 +62,8 @@ enum Flag : std::uint8_t {
   kUncredited = 64,      // it took no credit of the receives it came into: it was lost elsewhere
 };
 inline constexpr std::size_t kOperationBytes = 8;
+// What the data of an rma_data say that has no remote data.
+inline constexpr std::uint64_t kEventOfWrite = 0, kEventOfRead = 1;
 inline constexpr std::size_t kTotalBytes = 8;                             // of an `eager_first`
 inline constexpr std::uint64_t kMostFragmented = std::uint64_t{1} << 30;  // such a message
 [[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {

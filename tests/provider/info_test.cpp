@@ -34,7 +34,7 @@ TEST(Info, NoHintsOfferEverything) {
   for (const std::uint32_t api : versions) {
     InfoPtr info;
     ASSERT_EQ(ask(api, nullptr, info), 0);
-    EXPECT_EQ(info->caps, provider::kCapabilities);
+    EXPECT_EQ(info->caps, provider::kCapabilities & ~FI_RMA_EVENT);
     EXPECT_EQ(info->mode, 0u);
     EXPECT_EQ(info->ep_attr->type, FI_EP_RDM);
     EXPECT_EQ(info->domain_attr->mr_mode, api < FI_VERSION(1, 5) ? FI_MR_BASIC : kMrMode);
@@ -184,6 +184,8 @@ const Case kCases[] = {
      false},
     {"connections", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->type = FI_EP_MSG; },
      false},
+    {"remote events", FI_VERSION(1, 17), FI_RMA | FI_RMA_EVENT,
+     [](fi_info& h) { h.domain_attr->mr_mode = kMrMode; }, true},
     {"automatic progress", FI_VERSION(1, 17), FI_MSG,
      [](fi_info& h) { h.domain_attr->data_progress = FI_PROGRESS_AUTO; }, true},
     {"scalable endpoint", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->tx_ctx_cnt = 2; },

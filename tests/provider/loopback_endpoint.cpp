@@ -298,10 +298,13 @@ Status LoopbackEndpoint::rma(const RmaRequest& request) {
       c.data = request.remote_data;
       c.length = bytes.size();
       c.source = target->peer(address_).value();
-      target->finish(target->remote_write_, c);
+      target->finish(target->remote_access_.writes, c);
+    } else if (request.has_event) {
+      target->count_access(true);
     }
   } else {
     scatter(remote, request.length, request.local);
+    if (request.has_event) target->count_access(false);
   }
   finished_.push_back(std::move(end));
   return {};
@@ -335,7 +338,9 @@ Status LoopbackEndpoint::atomic(const AtomicRequest& request) {
       c.data = request.remote_data;
       c.length = bytes;
       c.source = target->peer(address_).value();
-      target->finish(target->remote_write_, c);
+      target->finish(target->remote_access_.writes, c);
+    } else {
+      target->count_access(request.form == AtomicForm::update);
     }
   }
   finished_.push_back(std::move(end));

@@ -72,7 +72,7 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] Status rma(const RmaRequest& request) override;
   [[nodiscard]] Status atomic(const AtomicRequest& request) override;
   bool cancel(void* context) override;
-  void set_remote_write_report(const Report& report) override { remote_write_ = report; }
+  void set_remote_access(const RemoteAccess& access) override { remote_access_ = access; }
   [[nodiscard]] MemoryDomain& memory() noexcept override { return *memory_; }
   bool close() override { return true; }
   void abandon() noexcept override {}
@@ -132,7 +132,13 @@ class LoopbackEndpoint final : public Endpoint {
   std::list<Message> unexpected_;
   std::map<void*, Message> claimed_;
   std::deque<Finished> finished_;
-  Report remote_write_;
+  // A peer has read or written our memory and gave no data with it.
+  void count_access(bool write) noexcept {
+    Counter* const counter = write ? remote_access_.writes.counter : remote_access_.reads;
+    if (remote_access_.events && counter != nullptr) ++counter->value;
+  }
+
+  RemoteAccess remote_access_;
 };
 
 }  // namespace turnout::testing

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Remote memory, its registration, and counters.
 #include <gtest/gtest.h>
+#include <rdma/fi_atomic.h>
 
 #include <cstring>
 #include <string>
@@ -332,6 +333,45 @@ TEST(Counters, OneThatAnotherReplacedCanBeClosedAfterTheEndpoint) {
   EXPECT_EQ(fi_cntr_read(cntrs[0]), 0u);
   EXPECT_EQ(fi_cntr_read(cntrs[1]), 1u);
   node.others = {&cntrs[0]->fid, &cntrs[1]->fid};
+}
+
+// FI_RMA_EVENT at both ends.
+TEST(Counters, CountWhatPeersDoWhereThatIsAskedFor) {
+  fid_cntr *reads = nullptr, *writes = nullptr;
+  NodeOptions options;
+  options.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RMA_EVENT;
+  options.before_enable = [&](fid_domain* domain, fid_ep* ep) {
+    fi_cntr_attr attr{};
+    ASSERT_EQ(fi_cntr_open(domain, &attr, &reads, nullptr), 0);
+    ASSERT_EQ(fi_cntr_open(domain, &attr, &writes, nullptr), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &reads->fid, FI_REMOTE_READ), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &writes->fid, FI_REMOTE_WRITE), 0);
+  };
+  Node target(options);
+  target.others = {&reads->fid, &writes->fid};
+  options.before_enable = nullptr;
+  Node initiator(options);
+  const fi_addr_t to = initiator.insert(target);
+  std::uint64_t memory[2] = {}, word = 7, result = 0;
+  fid_mr* mr = nullptr;
+  ASSERT_EQ(fi_mr_reg(target.domain, memory, sizeof memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0,
+                      0, &mr, nullptr),
+            0);
+  const auto at = reinterpret_cast<std::uint64_t>(memory);
+  const std::uint64_t key = fi_mr_key(mr);
+  ASSERT_EQ(fi_write(initiator.ep, &word, 8, nullptr, to, at, key, nullptr), 0);
+  EXPECT_EQ(fi_cntr_read(writes), 1u);
+  ASSERT_EQ(fi_read(initiator.ep, &result, 8, nullptr, to, at, key, nullptr), 0);
+  EXPECT_EQ(fi_cntr_read(reads), 1u);
+  ASSERT_EQ(fi_writedata(initiator.ep, &word, 8, nullptr, 5, to, at, key, nullptr), 0);
+  EXPECT_EQ(fi_cntr_read(writes), 2u) << "once, data or not";
+  ASSERT_EQ(fi_atomic(initiator.ep, &word, 1, nullptr, to, at, key, FI_UINT64, FI_SUM, nullptr), 0);
+  EXPECT_EQ(fi_cntr_read(writes), 3u);
+  ASSERT_EQ(fi_fetch_atomic(initiator.ep, &word, 1, nullptr, &result, nullptr, to, at, key,
+                            FI_UINT64, FI_SUM, nullptr),
+            0);
+  EXPECT_EQ(fi_cntr_read(reads), 2u);
+  EXPECT_EQ(fi_close(&mr->fid), 0);
 }
 
 TEST(Counters, RemoteReadsAreNotSeen) {

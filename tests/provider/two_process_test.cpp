@@ -230,6 +230,53 @@ void multi_receive(int role, int socket) {
   p.barrier();
 }
 
+// The target blocks in fi_cntr_wait until its peer has done what it counts.
+void remote_events(int role, int socket) {
+  constexpr std::uint64_t kRounds = 200;
+  ProcessOptions options;
+  options.caps = FI_RMA_EVENT;
+  Process p(role, socket, options);
+  std::vector<unsigned char> window(64 << 10), local(64 << 10), expected(64 << 10);
+  fid_mr* mr = nullptr;
+  CHECK_EQ(fi_mr_reg(p.domain, window.data(), window.size(), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0,
+                     0, &mr, nullptr),
+           0);
+  fid_cntr *reads = nullptr, *writes = nullptr;
+  fi_cntr_attr attr{};
+  CHECK_EQ(fi_cntr_open(p.domain, &attr, &reads, nullptr), 0);
+  CHECK_EQ(fi_cntr_open(p.domain, &attr, &writes, nullptr), 0);
+  CHECK_EQ(fi_ep_bind(p.ep, &reads->fid, FI_REMOTE_READ), 0);
+  CHECK_EQ(fi_ep_bind(p.ep, &writes->fid, FI_REMOTE_WRITE), 0);
+  const std::uint64_t key = p.swap(fi_mr_key(mr));
+  const std::uint64_t base = p.swap(reinterpret_cast<std::uint64_t>(window.data()));
+  int context = 0;
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    fill(expected, round);
+    if (role == 0) {
+      local = expected;
+      p.post([&] {
+        return fi_write(p.ep, local.data(), local.size(), nullptr, p.peer, base, key, &context);
+      });
+      p.finish({&context});
+      p.post([&] { return fi_read(p.ep, local.data(), 8, nullptr, p.peer, base, key, &context); });
+      p.finish({&context});
+    } else {
+      CHECK_EQ(fi_cntr_wait(writes, round, 20'000), 0);
+      CHECK(window == expected);  // what is counted is there
+      CHECK_EQ(fi_cntr_wait(reads, round, 20'000), 0);
+      CHECK_EQ(fi_cntr_read(writes), round);
+    }
+    p.barrier();
+  }
+  CHECK_EQ(fi_cntr_read(reads), role == 1 ? kRounds : 0);
+  p.barrier();
+  CHECK_EQ(fi_close(&mr->fid), 0);
+  CHECK_EQ(fi_close(&p.ep->fid), 0);
+  CHECK_EQ(fi_close(&reads->fid), 0);
+  CHECK_EQ(fi_close(&writes->fid), 0);
+  p.ep = nullptr;
+}
+
 void remote_memory(int role, int socket) {
   Process p(role, socket);
   std::vector<unsigned char> window(1 << 20), local(1 << 20), expected(1 << 20);
@@ -493,6 +540,7 @@ const bool registered = [] {
                   {"stream", stream},
                   {"matching", matching},
                   {"multi_receive", multi_receive},
+                  {"remote_events", remote_events},
                   {"remote_memory", remote_memory},
                   {"atomics", atomics},
                   {"completion_levels", completion_levels},
@@ -514,6 +562,9 @@ TEST(TwoProcesses, MatchingPeeksClaimsAndErrors) {
 }
 TEST(TwoProcesses, MultiReceive) {
   EXPECT_EQ(run_case("multi_receive"), "");
+}
+TEST(TwoProcesses, RemoteEvents) {
+  EXPECT_EQ(run_case("remote_events"), "");
 }
 TEST(TwoProcesses, RemoteMemory) {
   EXPECT_EQ(run_case("remote_memory"), "");

@@ -93,8 +93,8 @@ Process::Process(int which, int socket, const ProcessOptions& options)
     : role(which), socket_(socket) {
   fi_info* hints = fi_allocinfo();
   hints->ep_attr->type = FI_EP_RDM;
-  hints->caps =
-      FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+  hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV |
+                FI_SOURCE | options.caps;
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->domain_attr->data_progress = options.progress;
@@ -131,7 +131,7 @@ Process::Process(int which, int socket, const ProcessOptions& options)
 }
 
 Process::~Process() {
-  CHECK_EQ(fi_close(&ep->fid), 0);
+  if (ep != nullptr) CHECK_EQ(fi_close(&ep->fid), 0);
   if (tx_counter != nullptr) CHECK_EQ(fi_close(&tx_counter->fid), 0);
   if (rx_counter != nullptr) CHECK_EQ(fi_close(&rx_counter->fid), 0);
   CHECK_EQ(fi_close(&av->fid), 0);

@@ -49,6 +49,7 @@ struct ProcessOptions {
   bool counters = false;
   fi_wait_obj wait = FI_WAIT_NONE;
   fi_progress progress = FI_PROGRESS_UNSPEC;  // of data
+  std::uint64_t caps = 0;                     // beyond the usual ones
 };
 
 class Process {
@@ -66,7 +67,7 @@ class Process {
   fid_cq* cq = nullptr;
   fid_cntr* tx_counter = nullptr;  // sends, reads and writes
   fid_cntr* rx_counter = nullptr;
-  fid_ep* ep = nullptr;
+  fid_ep* ep = nullptr;  // a case may close it, and leave null
   fi_addr_t peer = FI_ADDR_NOTAVAIL;
 
   // The next entry; ends the process when none comes for 30 s, or when an error comes.

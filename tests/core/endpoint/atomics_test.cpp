@@ -312,7 +312,7 @@ TEST_P(Atomics, TheTargetIsToldOfRemoteData) {
   TestWorld world(2, with());
   Words there(world, 1, 1);
   int context = 0;
-  world[1].set_remote_write_report(world.report(1, &context));
+  world[1].set_remote_access({.writes = world.report(1, &context)});
   Asked asked;
   AtomicRequest& request = there.ask(asked, 0, AtomicForm::update, AtomicOp::sum, 5);
   request.has_remote_data = true;

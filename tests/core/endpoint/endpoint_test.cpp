@@ -235,7 +235,7 @@ TEST(Endpoint, RmaWritesReadsAndRefusesBadKeys) {
 
 TEST(Endpoint, RemoteDataOfAWriteArrivesBehindIt) {
   TestWorld world(2);
-  world[1].set_remote_write_report(world.report(1, nullptr));
+  world[1].set_remote_access({.writes = world.report(1, nullptr)});
   std::vector<std::byte> target(100);
   auto key = world[1].memory().register_memory(target.data(), target.size(), kAccessRemoteWrite);
   ASSERT_TRUE(key.ok());
@@ -256,6 +256,44 @@ TEST(Endpoint, RemoteDataOfAWriteArrivesBehindIt) {
   const Completion c = take(world.queue(1));
   EXPECT_NE(c.flags & kRemoteWrite, 0u);
   EXPECT_EQ(c.data, 0x1234u);
+  EXPECT_EQ(target, local);
+  world[1].memory().deregister_memory(key.value());
+}
+
+// Of both kinds, over DC and over a connection; who does not ask for events sends none.
+TEST(Endpoint, CountsWhatPeersDoWithItsMemory) {
+  TestWorld world(2, {{"test_switch_every", "50"}});
+  Counter writes, reads;
+  world[1].set_remote_access(
+      {.writes = {nullptr, nullptr, &writes, nullptr}, .reads = &reads, .events = true});
+  std::vector<std::byte> target(100);
+  auto key = world[1].memory().register_memory(target.data(), target.size(),
+                                               kAccessRemoteWrite | kAccessRemoteRead);
+  ASSERT_TRUE(key.ok());
+  auto local = pattern(100, 5);
+  const iovec from = piece(local);
+  RmaRequest request;
+  request.peer = world.peer(0, 1);
+  request.local = {&from, 1};
+  request.length = 100;
+  request.remote_address = reinterpret_cast<std::uint64_t>(target.data());
+  request.key = key.value().remote;
+  request.report = world.report(0, nullptr);
+  std::vector<std::byte> in(16);
+  auto out = pattern(16, 6);
+  std::uint64_t wrote = 0, read = 0;
+  for (int i = 0; i < 300; ++i) {
+    request.write = i % 3 != 0;
+    request.has_event = i % 4 != 0;
+    ASSERT_TRUE(world[0].rma(request).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1; }));
+    (void)take(world.queue(0));
+    if (request.has_event) ++(request.write ? wrote : read);
+    ASSERT_TRUE(world.until([&] { return writes.value == wrote && reads.value == read; }));
+    ASSERT_TRUE(deliver(world, 0, 1, out, in, kAnyPeer));
+    ASSERT_EQ(writes.value, wrote);
+    ASSERT_EQ(reads.value, read);
+  }
   EXPECT_EQ(target, local);
   world[1].memory().deregister_memory(key.value());
 }

@@ -186,7 +186,7 @@ TEST(EndpointUd, ManyOneSidedOperationsAndMessagesShareTheStream) {
   std::vector<std::byte> out = pattern(kBytes, 5), message(8), into(8);
   std::vector<std::vector<std::byte>> in(kOperations, std::vector<std::byte>(kBytes));
   const iovec from = piece(out), word = piece(message), to = piece(into);
-  world[1].set_remote_write_report(world.report(1, nullptr));
+  world[1].set_remote_access({.writes = world.report(1, nullptr)});
   std::size_t ended = 0, came = 0, writes_told = 0;
   const auto collect = [&] {
     for (; world.queue(0).size() > 0; world.queue(0).pop()) ++ended;
