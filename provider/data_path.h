@@ -95,7 +95,7 @@ class DataPath {
   }
 
   // True if anything moved.
-  bool progress() {
+  [[gnu::always_inline]] bool progress() {
     if (closing_) [[unlikely]]
       return false;
     const bool moved = core_.progress();
