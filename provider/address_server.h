@@ -37,7 +37,8 @@ class AddressServer {
   const Descriptor stop_;  // an eventfd
   const Address address_;
   const pid_t pid_;
-  std::thread thread_;
+  // Let go in the child of a fork(), where its number may be another thread's.
+  std::unique_ptr<std::thread> thread_;
 };
 
 }  // namespace turnout::provider

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "provider/av.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,9 +40,11 @@ int bind_vector(fid* f, fid* other, std::uint64_t /*flags*/) {
   return 0;
 }
 
-// How long an insertion waits for an endpoint that is named by host and port: a server that was
-// started together with its client may take some seconds.
-constexpr std::chrono::seconds kServerStarts{10};
+// How long a call waits for endpoints that are named by host and port: servers that were started
+// together with their client may take some seconds.
+std::chrono::steady_clock::time_point end_of_wait() noexcept {
+  return std::chrono::steady_clock::now() + std::chrono::seconds(10);
+}
 
 // What was inserted, one after another; the addresses may be unknown.
 class Insertion {
@@ -101,11 +106,12 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
     const auto* const bytes = static_cast<const std::byte*>(addresses);
     // Those that must be asked for, by position: without the lock, as it may take long.
     std::vector<std::pair<std::size_t, Result<Address>>> asked;
+    const auto end = end_of_wait();
     for (std::size_t i = 0; i < count; ++i) {
       const std::byte* const one = bytes + i * sizeof(Address);
       if (!ServiceAddress::is_one(one)) continue;
       const Result<ServiceAddress> name = ServiceAddress::decode(one, sizeof(Address));
-      asked.emplace_back(i, name.ok() ? name.value().ask(kServerStarts) : name.status());
+      asked.emplace_back(i, name.ok() ? name.value().ask(end) : name.status());
     }
     const Guard guard(av.domain.lock);
     Insertion insertion(av, count, out, errors_of(flags, context));
@@ -122,10 +128,11 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
 }
 
 // Of the endpoint that listens there, or whose text the node is.
-Result<Address> look_up_service(const std::string& node, const char* service) {
+Result<Address> look_up_service(const std::string& node, const char* service,
+                                std::chrono::steady_clock::time_point end) {
   if (is_address_text(node.c_str())) return address_of(node);
   const auto name = ServiceAddress::look_up(node.c_str(), service, {});
-  return name.ok() ? name.value().ask(kServerStarts) : name.status();
+  return name.ok() ? name.value().ask(end) : name.status();
 }
 
 int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* out,
@@ -134,7 +141,7 @@ int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* 
   if (const int error = check_insertion(av, flags); error != 0) return error;
   if (node == nullptr) return -FI_EINVAL;
   return contain([&] {
-    const Result<Address> found = look_up_service(node, service);
+    const Result<Address> found = look_up_service(node, service, end_of_wait());
     const Guard guard(av.domain.lock);
     Insertion insertion(av, 1, out, errors_of(flags, context));
     insertion.add(0, found);
@@ -142,15 +149,29 @@ int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* 
   });
 }
 
-// The number at the end of a name counts on: node9, node10; 10.0.0.1, 10.0.0.2; port 7000, 7001.
-std::string counted_on(const std::string& name, std::size_t by) {
+// A name counts on: the address of a host as a number, 10.0.0.255 to 10.0.1.0; another one by the
+// digits at its end, node9 to node10. None: there are no such digits.
+std::optional<std::string> counted_on(const std::string& name, std::size_t by) {
+  if (by == 0) return name;
+  for (const int family : {AF_INET, AF_INET6}) {
+    std::array<unsigned char, sizeof(in6_addr)> bytes{};
+    if (inet_pton(family, name.c_str(), bytes.data()) != 1) continue;
+    std::size_t carry = by;
+    for (std::size_t i = family == AF_INET ? sizeof(in_addr) : sizeof(in6_addr); i-- > 0;) {
+      carry += bytes[i];
+      bytes[i] = static_cast<unsigned char>(carry & 0xff);
+      carry >>= 8;
+    }
+    char text[INET6_ADDRSTRLEN];
+    if (inet_ntop(family, bytes.data(), text, sizeof text) != nullptr) return text;
+  }
   constexpr std::size_t kMostDigits = 9;
   std::size_t digits = 0;
   while (digits < std::min(name.size(), kMostDigits) &&
          std::isdigit(static_cast<unsigned char>(name[name.size() - digits - 1])) != 0) {
     ++digits;
   }
-  if (digits == 0) return name;
+  if (digits == 0) return std::nullopt;
   const std::size_t number = std::stoul(name.substr(name.size() - digits)) + by;
   return fmt::format("{}{:0{}}", name.substr(0, name.size() - digits), number, digits);
 }
@@ -161,11 +182,18 @@ int insert_symmetric(fid_av* f, const char* node, std::size_t nodes, const char*
   if (const int error = check_insertion(av, flags); error != 0) return error;
   if (node == nullptr || service == nullptr) return -FI_EINVAL;
   return contain([&] {
-    std::vector<Result<Address>> found;
+    std::vector<std::pair<std::string, std::string>> names;
     for (std::size_t n = 0; n < nodes; ++n) {
-      for (std::size_t s = 0; s < services; ++s)
-        found.push_back(look_up_service(counted_on(node, n), counted_on(service, s).c_str()));
+      for (std::size_t s = 0; s < services; ++s) {
+        auto host = counted_on(node, n), port = counted_on(service, s);
+        if (!host.has_value() || !port.has_value()) return -FI_EINVAL;
+        names.emplace_back(std::move(*host), std::move(*port));
+      }
     }
+    std::vector<Result<Address>> found;
+    const auto end = end_of_wait();
+    for (const auto& [host, port] : names)
+      found.push_back(look_up_service(host, port.c_str(), end));
     const Guard guard(av.domain.lock);
     Insertion insertion(av, found.size(), out, errors_of(flags, context));
     for (std::size_t i = 0; i < found.size(); ++i) insertion.add(i, found[i]);

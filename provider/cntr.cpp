@@ -42,12 +42,14 @@ std::uint64_t read_errors(fid_cntr* f) {
 template <auto kPart>
 int add(fid_cntr* f, std::uint64_t value) {
   (Cntr::of(f).counter.*kPart).fetch_add(value);
+  Cntr::of(f).was_polled();
   return 0;
 }
 
 template <auto kPart>
 int set(fid_cntr* f, std::uint64_t value) {
   (Cntr::of(f).counter.*kPart).store(value);
+  Cntr::of(f).was_polled();
   return 0;
 }
 

@@ -32,6 +32,7 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   Counter counter;
   std::uint64_t read = 0;                     // the value at the last look
   std::atomic<std::uint64_t> errors_read{0};  // the same of errors
+  std::atomic<std::uint64_t> polled{0};       // the value that fi_poll, add or set saw last
   std::vector<DataPath*> endpoints;
   std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
   unsigned poll_sets = 0;                // that it is in
@@ -43,6 +44,11 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   }
   void leave(DataPath& endpoint) noexcept { std::erase(endpoints, &endpoint); }
   [[nodiscard]] bool in_use() const noexcept { return poll_sets != 0 || !endpoints.empty(); }
+  // It has changed since fi_poll told of it, or the program set it.
+  [[nodiscard]] bool has_news_for_poll() const noexcept {
+    return counter.value.load() != polled.load();
+  }
+  void was_polled() noexcept { polled.store(counter.value.load()); }
   // It has changed since it was read.
   [[nodiscard]] bool has_news() const noexcept {
     return counter.value.load() != read || counter.errors.load() != errors_read.load();

@@ -106,8 +106,7 @@ ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
   });
 }
 
-// Waits by polling: every event of this provider comes from progress, and progress from this
-// thread.
+// Waits by polling: every event of this provider comes from progress, which this thread makes.
 template <class Entry>
 ssize_t wait_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* addresses,
                   const void* condition, int timeout) {

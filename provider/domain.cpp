@@ -87,8 +87,8 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
   made->api = fabric.api_version;
   made->atomics = info->caps == 0 || (info->caps & FI_ATOMIC) != 0;
   const Nanoseconds silence = settings.value().progress_thread;
-  made->needs_thread = attr.data_progress == FI_PROGRESS_AUTO;
-  const bool thread = silence > 0 || made->needs_thread;
+  made->automatic = attr.data_progress == FI_PROGRESS_AUTO;
+  const bool thread = silence > 0 || made->automatic;
   made->lock = attr.threading == FI_THREAD_DOMAIN && !thread ? nullptr : &made->domain_lock;
   if (thread) {
     made->progress_thread =
@@ -98,7 +98,8 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
   return 0;
 }
 
-int Domain::need_thread() {
+template <class Watched>
+int Domain::watch(std::vector<Watched*>& watched, Watched& object) {
   // Made without the domain's lock, which comes after those of fork().
   const std::lock_guard one(thread_mutex_);
   std::unique_ptr<ProgressThread> made;
@@ -107,34 +108,30 @@ int Domain::need_thread() {
   if (lock == nullptr) lock = &domain_lock;
   const Guard guard(lock);
   if (made != nullptr) progress_thread = std::move(made);
-  needs_thread = true;
+  watched.push_back(&object);
+  ++watched_;
   const bool enabled =
       std::any_of(endpoints.begin(), endpoints.end(), [](const Ep* ep) { return ep->enabled; });
-  return enabled ? start_thread() : 0;
-}
-
-int Domain::start_thread() {
-  if (progress_thread == nullptr || progress_thread->start() || !needs_thread) return 0;
-  TURNOUT_LOG(provider, error,
-              "enabling an endpoint failed: the progress thread that FI_PROGRESS_AUTO and "
-              "FI_WAIT_FD need cannot be started; raise the limit on threads");
-  return -FI_ENOMEM;
+  const int error = enabled ? start_thread() : 0;
+  if (error != 0) watched_ -= std::erase(watched, &object);
+  return error;
 }
 
 int Domain::watch(Cq& queue) {
-  if (const int error = need_thread(); error != 0) return error;
-  const Guard guard(lock);
-  watched_queues_.push_back(&queue);
-  ++watched_;
-  return 0;
+  return watch(watched_queues_, queue);
 }
 int Domain::watch(Cntr& counter) {
-  if (const int error = need_thread(); error != 0) return error;
-  const Guard guard(lock);
-  watched_counters_.push_back(&counter);
-  ++watched_;
-  return 0;
+  return watch(watched_counters_, counter);
 }
+
+int Domain::start_thread() {
+  if (progress_thread == nullptr || progress_thread->start() || !needs_thread()) return 0;
+  TURNOUT_LOG(provider, error,
+              "starting the progress thread failed: FI_PROGRESS_AUTO and FI_WAIT_FD need it; raise "
+              "the limit on threads");
+  return -FI_ENOMEM;
+}
+
 void Domain::stop_watching(Cq& queue) noexcept {
   if (queue.wait == nullptr) return;
   const Guard guard(lock);

@@ -38,6 +38,7 @@ struct Domain final : Object<Domain, fid_domain> {
   explicit Domain(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
   ~Domain() {
     assert(references.load() == 0);
+    progress_thread.reset();  // it looks at the rest
     fabric.references.fetch_sub(1);
   }
 
@@ -49,20 +50,21 @@ struct Domain final : Object<Domain, fid_domain> {
   std::atomic<unsigned> references{0};
   EventQueue* events = nullptr;  // bound by the program, may be null
   std::vector<Ep*> endpoints;
-  IdleBackoff<> idle_backoff;  // of who reads without waiting
-  // FI_PROGRESS_AUTO, or somebody waits for a descriptor: without the thread nothing would move.
-  bool needs_thread = false;
-  std::unique_ptr<ProgressThread> progress_thread;  // last, so first to go; null: not asked for
+  IdleBackoff<> idle_backoff;                       // of who reads without waiting
+  bool automatic = false;                           // FI_PROGRESS_AUTO
+  std::unique_ptr<ProgressThread> progress_thread;  // null: nobody asked for it
 
   // Of a queue or counter with a descriptor: the thread makes it ready. 0 or -FI_E*.
   [[nodiscard]] int watch(Cq& queue);
   [[nodiscard]] int watch(Cntr& counter);
   void stop_watching(Cq& queue) noexcept;
   void stop_watching(Cntr& counter) noexcept;
-  // Any thread, without the lock.
+  // Any thread, without the lock: a queue or counter has a descriptor.
   [[nodiscard]] bool is_watched() const noexcept {
     return watched_.load(std::memory_order_relaxed) != 0;
   }
+  // The same: without the thread something would never move.
+  [[nodiscard]] bool needs_thread() const noexcept { return automatic || is_watched(); }
   // Makes the descriptors ready of those with something new; under the lock.
   void signal_waiters() noexcept;
   // An endpoint is enabled; under the lock. 0, or -FI_E* where a thread is needed and
@@ -84,7 +86,8 @@ struct Domain final : Object<Domain, fid_domain> {
   static int open(Fabric& fabric, fi_info* info, fid_domain** domain, void* context);
 
  private:
-  [[nodiscard]] int need_thread();
+  template <class Watched>
+  [[nodiscard]] int watch(std::vector<Watched*>& watched, Watched& object);
 
   std::mutex thread_mutex_;  // of who makes progress_thread; before the domain's lock
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
@@ -43,6 +44,7 @@ void flush(Ep& ep) {
 
 int close_endpoint(fid* f) {
   Ep& ep = Ep::of(f);
+  ep.address_server.reset();  // who asks from now on waits for the next one
   const int result = contain([&] {
     flush(ep);
     return 0;
@@ -142,6 +144,15 @@ fi_ops_cm cm_ops = [] {
   return ops;
 }();
 
+// None: not one, which is logged.
+std::optional<ServiceAddress> name_of(const void* bytes, std::size_t length) {
+  const Result<ServiceAddress> given = ServiceAddress::decode(bytes, length);
+  if (given.ok()) return given.value();
+  TURNOUT_LOG(provider, warn, "naming an endpoint failed: {}; take src_addr of fi_getinfo",
+              given.status().text());
+  return std::nullopt;
+}
+
 template <class Attr>
 std::uint64_t op_flags_of(const Attr* attr) noexcept {
   return attr != nullptr ? attr->op_flags : 0;
@@ -155,6 +166,11 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   if (info->ep_attr->tx_ctx_cnt > 1 || info->ep_attr->rx_ctx_cnt > 1) return -FI_EINVAL;
   if ((op_flags_of(info->tx_attr) & ~kTxOpFlags) != 0) return -FI_EINVAL;
   if ((op_flags_of(info->rx_attr) & ~kRxOpFlags) != 0) return -FI_EINVAL;
+  std::optional<ServiceAddress> name;
+  if (info->src_addr != nullptr) {
+    name = name_of(info->src_addr, info->src_addrlen);
+    if (!name.has_value()) return -FI_EINVAL;
+  }
   const Guard guard(domain.lock);
   domain.endpoints.reserve(domain.endpoints.size() + 1);
   const auto memory = domain.memory();
@@ -170,12 +186,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   if (!core.ok()) return -fi_error(core.status());  // the core logged what to do
   auto made = std::make_unique<Ep>(domain, std::move(core).value(), *info);
   made->fid.context = context;
-  if (info->src_addr != nullptr) {
-    if (const int error = made->set_name(info->src_addr, info->src_addrlen); error != 0) {
-      made->core.reset();
-      return error;
-    }
-  }
+  made->name = name;
   domain.endpoints.push_back(made.get());
   *ep = made.release();
   return 0;
@@ -249,6 +260,7 @@ int Ep::enable() {
     return -FI_ENOCQ;
   }
   if (receives && rx_cq == nullptr && (counted & FI_RECV) == 0) return -FI_ENOCQ;
+  if (const int error = domain.start_thread(); error != 0) return error;
   if (name.has_value() && name->port() != 0) {
     auto server = AddressServer::start(*name, core->address());
     if (!server.ok()) {
@@ -261,23 +273,18 @@ int Ep::enable() {
   path.report_remote_access();
   set_calls(true);
   enabled = true;
-  return domain.start_thread();
+  return 0;
 }
 
 int Ep::set_name(const void* bytes, std::size_t length) {
   if (enabled) return -FI_EOPBADSTATE;
-  const Result<ServiceAddress> given = ServiceAddress::decode(bytes, length);
-  if (!given.ok()) {
-    TURNOUT_LOG(provider, warn, "naming an endpoint failed: {}; take src_addr of fi_getinfo",
-                given.status().text());
-    return -FI_EINVAL;
-  }
-  name = given.value();
+  const std::optional<ServiceAddress> given = name_of(bytes, length);
+  if (!given.has_value()) return -FI_EINVAL;
+  name = given;
   return 0;
 }
 
 void Ep::end() noexcept {
-  address_server.reset();
   for (Cq* cq : {tx_cq, rx_cq}) {
     if (cq != nullptr) cq->leave(path);
   }

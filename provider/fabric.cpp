@@ -46,6 +46,7 @@ int may_wait_for(::fid* object) {
     case FI_CLASS_CQ: {
       Cq& queue = Cq::of(object);
       const Guard guard(queue.domain.lock);
+      if (queue.wait != nullptr && queue.signals.exchange(0) != 0) return -FI_EAGAIN;
       return judge(queue, [&] { queue.progress(); });
     }
     case FI_CLASS_CNTR: {

@@ -331,9 +331,6 @@ int answer(const Settings& settings, const Question& question, fi_info** result)
                     operation_limits(budget, SIZE_MAX).promised};
   std::uint64_t caps = granted(w.hints.caps, offer.caps);
   std::string refusal = check(w, offer, caps);
-  Ends ends;
-  if (refusal.empty() && (flags & FI_PROV_ATTR_ONLY) == 0)
-    refusal = find_ends(question, w.hints, ends);
   int mr_mode = registration_mode(w, caps);
   if (mr_mode < 0 && w.hints.caps == 0) {  // neither was asked for: offer the rest
     caps &= ~(kOneSided | kAccess);
@@ -342,6 +339,9 @@ int answer(const Settings& settings, const Question& question, fi_info** result)
   if (refusal.empty() && mr_mode < 0) {
     refusal = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
   }
+  Ends ends;
+  if (refusal.empty() && (flags & FI_PROV_ATTR_ONLY) == 0)
+    refusal = find_ends(question, w.hints, ends);
   if (!refusal.empty()) {
     TURNOUT_LOG(provider, info,
                 "fi_getinfo failed: hints (API {}.{}): {}; ask for no more than fi_info -v lists",

@@ -41,6 +41,7 @@ int close_region(fid* f) {
 }
 
 // Programs do that where keys belong to endpoints (FI_MR_ENDPOINT). Ours are valid at all of them.
+// No counters: what tells a target of an operation does not name the region.
 int bind_region(fid* f, fid* other, std::uint64_t /*flags*/) {
   if (other->fclass != FI_CLASS_EP) return -FI_ENOSYS;
   return &Ep::of(other).domain == &Region::of(f).domain ? 0 : -FI_EDOMAIN;
@@ -55,7 +56,7 @@ fi_ops region_fid_ops = object_ops(close_region, bind_region, control_region);
 int check(const fi_mr_attr& wanted, std::uint64_t flags) {
   if (wanted.mr_iov == nullptr || wanted.iov_count != 1) return -FI_EINVAL;  // mr_iov_limit is 1
   if (wanted.offset != 0) return -FI_EINVAL;
-  if (flags != 0) return -FI_EBADFLAGS;  // none of the capabilities they belong to is offered
+  if (flags != 0) return -FI_EBADFLAGS;  // what they ask for is not offered for a region
   if ((wanted.access & ~(kLocalAccess | kRemoteAccess)) != 0) return -FI_EINVAL;
   const auto start = reinterpret_cast<std::uintptr_t>(wanted.mr_iov->iov_base);
   if (wanted.mr_iov->iov_len == std::numeric_limits<std::size_t>::max()) {

@@ -33,11 +33,15 @@ int poll_members(fid_poll* f, void** contexts, int count) {
     for (::fid* member : set.members) {
       const int has_news = with_object(member, [](auto& object) {
         object.progress();
-        return object.has_news() ? 1 : 0;
+        return object.has_news_for_poll() ? 1 : 0;
       });
-      if (has_news != 1) continue;
-      if (ready == count) break;
-      contexts[ready++] = member->context;
+      if (has_news == 1 && ready < count) {
+        contexts[ready++] = member->context;
+        static_cast<void>(with_object(member, [](auto& object) {
+          object.was_polled();
+          return 0;
+        }));
+      }
     }
     return ready;
   });
@@ -85,6 +89,7 @@ int PollSet::remove(::fid* member) {
 }
 
 PollSet::~PollSet() {
+  const Guard guard(domain.lock);
   while (!members.empty()) static_cast<void>(remove(members.back()));
 }
 

@@ -89,8 +89,8 @@ bool ProgressThread::start() {
       pthread_atfork(Process::before_fork, Process::in_parent, Process::in_child);
   if (handled != 0) {
     TURNOUT_LOG(provider, warn,
-                "starting the progress thread failed: pthread_atfork: error {}; "
-                "TURNOUT_PROGRESS_THREAD has no effect",
+                "starting the progress thread failed: pthread_atfork: error {}; only the program's "
+                "calls make progress",
                 handled);
     return false;
   }
@@ -98,7 +98,7 @@ bool ProgressThread::start() {
   Result<std::thread> made = start_signal_free_thread("turnout-progres", [this] { main(); });
   if (!made.ok()) {
     TURNOUT_LOG(provider, warn,
-                "starting the progress thread failed: {}; TURNOUT_PROGRESS_THREAD has no effect",
+                "starting the progress thread failed: {}; only the program's calls make progress",
                 made.status().text());
     return false;
   }
@@ -135,11 +135,13 @@ bool ProgressThread::look() {
   const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
   const bool is_there = calls != seen_;
   seen_ = calls;
-  if (is_there && !domain_.is_watched()) return true;
+  if (is_there && !domain_.needs_thread()) return true;
   const std::unique_lock hold(domain_.domain_lock, std::try_to_lock);
   if (!hold) return true;
   bool ever = is_there;
-  for (int round = 0; round < kRounds && !is_there && !domain_.domain_lock.is_wanted(); ++round) {
+  // The program may drive other endpoints than those that it relies on the thread for.
+  const int rounds = is_there ? 1 : kRounds;
+  for (int round = 0; round < rounds && !domain_.domain_lock.is_wanted(); ++round) {
     bool moved = false;
     for (Ep* ep : domain_.endpoints) {
       if (ep->enabled) moved |= ep->path.progress();
@@ -161,6 +163,7 @@ void ProgressThread::main() noexcept {
     try {
       in_vain = look() ? 0 : in_vain + 1;
     } catch (const std::exception& error) {  // memory: the program's own calls will tell it
+      if (domain_.needs_thread()) continue;  // nobody else would move what it waits for
       TURNOUT_LOG(provider, error,
                   "making progress failed: progress thread: {}; only the program's calls make "
                   "progress from now on",

@@ -5,9 +5,10 @@
 // It also makes the descriptors ready that the program waits for (FI_WAIT_FD).
 //
 // It wakes up every `silence` and does nothing if the program made progress since then, or is in a
-// call. Otherwise it drives the enabled endpoints as long as they make progress and no call of the
-// program waits. After a long time without progress it wakes up less often. It avoids the CPU of
-// the program's latest call if another one is allowed. Completions wait in their queues as usual.
+// call; one round if the program relies on it (Domain::needs_thread). Otherwise it drives the
+// enabled endpoints as long as they make progress and no call of the program waits. After a long
+// time without progress it wakes up less often. It avoids the CPU of the program's latest call if
+// another one is allowed. Completions wait in their queues as usual.
 //
 // Owned by its domain, which then has a lock under FI_THREAD_DOMAIN, too. Runs from start() until
 // it is destroyed or the process exits; a child of fork() has none and finds the domain's lock

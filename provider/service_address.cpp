@@ -106,7 +106,8 @@ Result<ServiceAddress> ServiceAddress::look_up(const char* node, const char* ser
     if (++found.count == (how.source ? 1 : 2)) break;
   }
   if (found.count != 0) return found;
-  return Status{Code::invalid, fmt::format("node {}: no internet address", node)};
+  return Status{Code::invalid,
+                fmt::format("node {}: no internet address", node != nullptr ? node : "(none)")};
 }
 
 bool ServiceAddress::is_one(const void* bytes) noexcept {
@@ -152,24 +153,34 @@ std::string ServiceAddress::to_string() const {
   return fmt::format("{}{}{}{}:{}", kScheme, six ? "[" : "", host, six ? "]" : "", port());
 }
 
-Result<Address> ServiceAddress::ask(std::chrono::milliseconds most) const {
+Result<Address> ServiceAddress::ask(std::chrono::steady_clock::time_point end) const {
   constexpr std::chrono::milliseconds kBetween{20};
-  const Clock::time_point end = Clock::now() + most;
-  for (std::size_t i = 0;; i = (i + 1) % count) {
-    Address answer;
-    std::size_t received = 0;
-    const int error = ask_once(socket(i), end, answer, received);
-    if (error == 0 && received != 0) {
-      Result<Address> address = Address::decode(&answer, received);
-      if (address.ok()) return address;
-      return Status{address.status().code(),
-                    fmt::format("{}: {}", to_string(), address.status().text())};
+  // Of one socket of two: who does not answer must not use up the other's time.
+  constexpr std::chrono::seconds kOne{1};
+  if (port() == 0) return Status{Code::invalid, to_string() + ": no port"};
+  for (;;) {
+    int error = 0, waits_for = 0;  // of this round: the last one, and one that may go away
+    for (std::size_t i = 0; i < count; ++i) {
+      Address answer;
+      std::size_t received = 0;
+      const bool last = i + 1U == count;
+      error =
+          ask_once(socket(i), last ? end : std::min(end, Clock::now() + kOne), answer, received);
+      if (error == 0 && received != 0) {
+        Result<Address> address = Address::decode(&answer, received);
+        if (address.ok()) return address;
+        return Status{address.status().code(),
+                      fmt::format("{}: {}", to_string(), address.status().text())};
+      }
+      if (error == 0) error = ECONNRESET;  // it ended meanwhile
+      if (may_come(error)) waits_for = error;
     }
-    const int last = error != 0 ? error : ECONNRESET;  // it ended meanwhile
-    const bool others = i + 1U < count;
-    if ((!others && !may_come(last)) || Clock::now() + kBetween >= end)
-      return Status{Code::system, fmt::format("{}: {}", to_string(), strerrordesc_np(last)), last};
-    if (!others) std::this_thread::sleep_for(kBetween);
+    if (waits_for == 0 || Clock::now() + kBetween >= end) {
+      if (waits_for != 0) error = waits_for;
+      return Status{Code::system, fmt::format("{}: {}", to_string(), strerrordesc_np(error)),
+                    error};
+    }
+    std::this_thread::sleep_for(kBetween);
   }
 }
 

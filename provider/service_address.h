@@ -55,9 +55,10 @@ struct ServiceAddress {
   [[nodiscard]] std::string to_string() const;  // turnout://host:port
 
   // The Address of the endpoint that listens there. Tries again while nobody does, as a server may
-  // be starting, for at most so long. Errors: system, with the errno of connect(2) or recv(2) or
-  // ETIMEDOUT; those of Address::decode, if somebody else listens there. Blocks.
-  [[nodiscard]] Result<Address> ask(std::chrono::milliseconds most) const;
+  // be starting, until `end`. Errors: invalid (no port); system, with the errno of
+  // connect(2) or recv(2) or ETIMEDOUT; those of Address::decode, if somebody else listens there.
+  // Blocks.
+  [[nodiscard]] Result<Address> ask(std::chrono::steady_clock::time_point end) const;
 };
 static_assert(sizeof(ServiceAddress) == sizeof(Address));
 

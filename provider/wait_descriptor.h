@@ -46,7 +46,9 @@ class WaitDescriptor {
   }
   void clear() noexcept {
     std::uint64_t count = 0;
-    if (signalled_) signalled_ = read(fd_.get(), &count, sizeof count) != sizeof count;
+    // Empty: the program has read it itself.
+    if (signalled_)
+      signalled_ = read(fd_.get(), &count, sizeof count) != sizeof count && errno != EAGAIN;
   }
   // fi_control of an object with this descriptor, or without one.
   [[nodiscard]] static int control(const WaitDescriptor* wait, int command, void* argument) {

@@ -212,8 +212,8 @@ struct RingSender {
   std::uint8_t large_sent = 0;  // up to `entries`
 
   [[nodiscard]] RingShape shape() const noexcept { return {entries, entry_size}; }
-  // Each entry has had a large message. The first one finds pages that nobody has touched, which
-  // takes many times as long as later ones.
+  // As many large messages as entries: the first one in an entry finds pages that nobody has
+  // touched, which takes many times as long as later ones.
   [[nodiscard]] bool touched() const noexcept { return large_sent >= entries; }
   void count_large(std::size_t messages) noexcept {
     large_sent = static_cast<std::uint8_t>(std::min<std::size_t>(large_sent + messages, entries));

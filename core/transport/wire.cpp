@@ -42,6 +42,11 @@ Status check_header(const Header& header) {
   if (header.type == Type::fin && header.length != 0) {
     return {Code::invalid, fmt::format("message: FIN with {} bytes", header.length)};
   }
+  if (header.type == Type::rma_data &&
+      (header.length != 0 || ((header.flags & kRemoteData) == 0 && header.data > kEventOfRead))) {
+    return {Code::invalid, fmt::format("message: remote event with {} bytes and data {}",
+                                       header.length, header.data)};
+  }
   if (header.type == Type::eager_first && header.length <= kTotalBytes) {
     return {Code::invalid, "message: first fragment without data"};
   }

@@ -29,7 +29,7 @@ enum class Type : std::uint8_t {
   eager = 1,
   rts = 2,       // rendezvous: payload is Rts
   wireup = 3,    // only carries a wire-up request, when the message itself had no room for it
-  rma_data = 4,  // remote data of a completed RMA write, or that one is complete (kEventOf...)
+  rma_data = 4,  // remote data of a completed RMA write, or that a read or write is complete
   fragment = 5,  // data is the offset. Of a large message, after a `fragment_request`: tag is the
                  // receiver's transfer; of the latest `eager_first`: tag is 0
   put_completion = 6,  // a large message was written to the buffer of an RTR: payload is

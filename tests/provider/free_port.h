@@ -12,8 +12,9 @@
 
 namespace turnout::testing {
 
+// Each process has a few of its own, as tests run at the same time.
 inline std::string free_port() {
-  static int next = 12'000 + getpid() % 8'000;
+  static int next = 12'000 + getpid() % 600 * 32;
   for (;; ++next) {
     const Descriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in at{};

@@ -93,13 +93,31 @@ TEST(Service, AddressesOfBothKindsMix) {
 }
 
 TEST(Service, ANumberOfServicesAtOnce) {
-  const std::string port = free_port();
-  const std::string next = std::to_string(std::stoi(port) + 1);
+  const std::string port = free_port(), next = free_port();
+  ASSERT_EQ(std::stoi(next), std::stoi(port) + 1);
   Node first(listening_at(port)), second(listening_at(next)), client;
   fi_addr_t out[2] = {};
   ASSERT_EQ(fi_av_insertsym(client.av, "127.0.0.1", 1, port.c_str(), 2, out, 0, nullptr), 2);
   EXPECT_EQ(at(client, out[0]), first.name());
   EXPECT_EQ(at(client, out[1]), second.name());
+}
+
+TEST(Service, NamesCountOn) {
+  Node client;
+  fi_addr_t out[2] = {};
+  EXPECT_EQ(fi_av_insertsym(client.av, "localhost", 2, "7471", 1, out, 0, nullptr), -FI_EINVAL);
+  EXPECT_EQ(fi_av_insertsym(client.av, "localhost", 1, "ssh", 2, out, 0, nullptr), -FI_EINVAL);
+  // 127.0.0.255, then 127.0.1.0: both are this host.
+  const std::string port = free_port();
+  NodeOptions options;
+  options.before_enable = [&](fid_domain*, fid_ep* ep) {
+    ServiceAddress name =
+        ServiceAddress::look_up("0.0.0.0", port.c_str(), {.source = true}).value();
+    EXPECT_EQ(fi_setname(&ep->fid, &name, sizeof name), 0);
+  };
+  Node server(options);
+  ASSERT_EQ(fi_av_insertsym(client.av, "127.0.0.255", 2, port.c_str(), 1, out, 0, nullptr), 2);
+  EXPECT_EQ(at(client, out[1]), server.name());
 }
 
 TEST(Service, HasOneEndpoint) {

@@ -118,6 +118,19 @@ TEST(Wire, AFinHasNoPayload) {
   EXPECT_FALSE(wire::check_header(header).ok());
 }
 
+TEST(Wire, ARemoteEventSaysReadOrWrite) {
+  wire::Header header;
+  header.type = wire::Type::rma_data;
+  header.data = wire::kEventOfRead;
+  EXPECT_TRUE(wire::check_header(header).ok());
+  ++header.data;
+  EXPECT_FALSE(wire::check_header(header).ok());
+  header.flags = wire::kRemoteData;
+  EXPECT_TRUE(wire::check_header(header).ok());
+  header.length = 1;
+  EXPECT_FALSE(wire::check_header(header).ok());
+}
+
 TEST(Wire, AFirstFragmentIsShorterThanItsMessage) {
   wire::Header header;
   header.type = wire::Type::eager_first;
