@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What programs hand in as names of endpoints, and what comes from whoever listens at a port: bytes
 // in place of a ServiceAddress, text in place of that of an Address.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -18,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   // A text that is accepted says the same as the address.
   if (const auto address = turnout::provider::address_of(text); address.ok()) {
-    const auto again = turnout::provider::address_of(text_of(address.value()));
+    const auto again = turnout::provider::address_of(turnout::provider::text_of(address.value()));
     if (!again.ok() || again.value() != address.value()) __builtin_trap();
   }
   return 0;
