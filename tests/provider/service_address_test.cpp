@@ -213,7 +213,7 @@ RC_GTEST_PROP(AddressText, SaysAllOfAnAddress, ()) {
   address.pid = *rc::gen::arbitrary<std::uint32_t>();
   address.gid =
       *rc::gen::container<std::array<std::uint8_t, 16>>(rc::gen::arbitrary<std::uint8_t>());
-  address.set_dct_number(*rc::gen::inRange(0, 8), *rc::gen::inRange(0u, 1u << 24));
+  address.set_dct_number(*rc::gen::inRange<std::size_t>(0, 8), *rc::gen::inRange(0u, 1u << 24));
   address.seal();
   const std::string text = text_of(address);
   RC_ASSERT(is_address_text(text.c_str()));
