@@ -135,17 +135,21 @@ Result<Address> look_up_service(const std::string& node, const char* service,
   return name.ok() ? name.value().ask(end) : name.status();
 }
 
+int insert_found(AddressVector& av, const std::vector<Result<Address>>& found, fi_addr_t* out,
+                 std::uint64_t flags, void* context) {
+  const Guard guard(av.domain.lock);
+  Insertion insertion(av, found.size(), out, errors_of(flags, context));
+  for (std::size_t i = 0; i < found.size(); ++i) insertion.add(i, found[i]);
+  return insertion.end(context);
+}
+
 int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* out,
                    std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
   if (const int error = check_insertion(av, flags); error != 0) return error;
   if (node == nullptr) return -FI_EINVAL;
   return contain([&] {
-    const Result<Address> found = look_up_service(node, service, end_of_wait());
-    const Guard guard(av.domain.lock);
-    Insertion insertion(av, 1, out, errors_of(flags, context));
-    insertion.add(0, found);
-    return insertion.end(context);
+    return insert_found(av, {look_up_service(node, service, end_of_wait())}, out, flags, context);
   });
 }
 
@@ -194,10 +198,7 @@ int insert_symmetric(fid_av* f, const char* node, std::size_t nodes, const char*
     const auto end = end_of_wait();
     for (const auto& [host, port] : names)
       found.push_back(look_up_service(host, port.c_str(), end));
-    const Guard guard(av.domain.lock);
-    Insertion insertion(av, found.size(), out, errors_of(flags, context));
-    for (std::size_t i = 0; i < found.size(); ++i) insertion.add(i, found[i]);
-    return insertion.end(context);
+    return insert_found(av, found, out, flags, context);
   });
 }
 

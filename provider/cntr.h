@@ -44,11 +44,11 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   }
   void leave(DataPath& endpoint) noexcept { std::erase(endpoints, &endpoint); }
   [[nodiscard]] bool in_use() const noexcept { return poll_sets != 0 || !endpoints.empty(); }
-  // It has changed since fi_poll told of it, or the program set it.
-  [[nodiscard]] bool has_news_for_poll() const noexcept {
-    return counter.value.load() != polled.load();
+  // fi_poll tells of it, once: it has changed since it did so before, or the program set it.
+  [[nodiscard]] bool tells_poll() noexcept {
+    const std::uint64_t value = counter.value.load();
+    return polled.exchange(value) != value;
   }
-  void was_polled() noexcept { polled.store(counter.value.load()); }
   // It has changed since it was read.
   [[nodiscard]] bool has_news() const noexcept {
     return counter.value.load() != read || counter.errors.load() != errors_read.load();

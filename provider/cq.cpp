@@ -248,10 +248,7 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   // A program's size is a hint from outside; the queue grows by itself beyond what is reserved.
   made->expected = attr->size == 0 ? kContextSize : std::min(attr->size, kContextSize);
   made->may_wait = attr->wait_obj != FI_WAIT_NONE;
-  if (const int error = WaitDescriptor::make(attr->wait_obj, made->wait); error != 0) return error;
-  if (made->wait != nullptr) {
-    if (const int error = domain.watch(*made); error != 0) return error;
-  }
+  if (const int error = domain.watch(*made, attr->wait_obj); error != 0) return error;
   made->by_threshold = attr->wait_cond == FI_CQ_COND_THRESHOLD;
   if (attr->format == FI_CQ_FORMAT_UNSPEC) attr->format = FI_CQ_FORMAT_CONTEXT;
   *cq = made.release();

@@ -70,8 +70,8 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   }
   // A read would find something.
   [[nodiscard]] bool has_news() const noexcept { return unread() != 0 || failed(); }
-  [[nodiscard]] bool has_news_for_poll() const noexcept { return has_news(); }
-  void was_polled() noexcept {}  // fi_poll tells of it until it is read
+  // fi_poll tells of it, until it is read.
+  [[nodiscard]] bool tells_poll() const noexcept { return has_news(); }
   // Moves every bound endpoint once.
   void progress();
 

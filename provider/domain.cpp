@@ -99,7 +99,9 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
 }
 
 template <class Watched>
-int Domain::watch(std::vector<Watched*>& watched, Watched& object) {
+int Domain::watch(std::vector<Watched*>& watched, Watched& object, fi_wait_obj wait) {
+  if (const int error = WaitDescriptor::make(wait, object.wait); error != 0) return error;
+  if (object.wait == nullptr) return 0;
   // Made without the domain's lock, which comes after those of fork().
   const std::lock_guard one(thread_mutex_);
   std::unique_ptr<ProgressThread> made;
@@ -117,11 +119,11 @@ int Domain::watch(std::vector<Watched*>& watched, Watched& object) {
   return error;
 }
 
-int Domain::watch(Cq& queue) {
-  return watch(watched_queues_, queue);
+int Domain::watch(Cq& queue, fi_wait_obj wait) {
+  return watch(watched_queues_, queue, wait);
 }
-int Domain::watch(Cntr& counter) {
-  return watch(watched_counters_, counter);
+int Domain::watch(Cntr& counter, fi_wait_obj wait) {
+  return watch(watched_counters_, counter, wait);
 }
 
 int Domain::start_thread() {

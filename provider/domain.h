@@ -54,9 +54,10 @@ struct Domain final : Object<Domain, fid_domain> {
   bool automatic = false;                           // FI_PROGRESS_AUTO
   std::unique_ptr<ProgressThread> progress_thread;  // null: nobody asked for it
 
-  // Of a queue or counter with a descriptor: the thread makes it ready. 0 or -FI_E*.
-  [[nodiscard]] int watch(Cq& queue);
-  [[nodiscard]] int watch(Cntr& counter);
+  // Gives a queue or counter its descriptor, if it is to have one: the thread makes it ready. 0 or
+  // -FI_E*.
+  [[nodiscard]] int watch(Cq& queue, fi_wait_obj wait);
+  [[nodiscard]] int watch(Cntr& counter, fi_wait_obj wait);
   void stop_watching(Cq& queue) noexcept;
   void stop_watching(Cntr& counter) noexcept;
   // Any thread, without the lock: a queue or counter has a descriptor.
@@ -87,7 +88,7 @@ struct Domain final : Object<Domain, fid_domain> {
 
  private:
   template <class Watched>
-  [[nodiscard]] int watch(std::vector<Watched*>& watched, Watched& object);
+  [[nodiscard]] int watch(std::vector<Watched*>& watched, Watched& object, fi_wait_obj wait);
 
   std::mutex thread_mutex_;  // of who makes progress_thread; before the domain's lock
 

@@ -311,12 +311,14 @@ const Result<Settings>& process_settings() {
 }
 
 int answer(const Settings& settings, const Question& question, fi_info** result) {
-  const auto [api, node, service, flags, hints] = question;
+  const std::uint32_t api = question.api;
+  const fi_info* const hints = question.hints;
+  const bool only_provider = (question.flags & FI_PROV_ATTR_ONLY) != 0;
   *result = nullptr;
   Wanted w;
   w.api = api;
   // With FI_PROV_ATTR_ONLY the hints say no more than which provider is meant (fi_getinfo(3)).
-  if ((flags & FI_PROV_ATTR_ONLY) == 0 && hints != nullptr) {
+  if (!only_provider && hints != nullptr) {
     w.hints = *hints;
     if (hints->tx_attr != nullptr) w.tx = *hints->tx_attr;
     if (hints->rx_attr != nullptr) w.rx = *hints->rx_attr;
@@ -340,8 +342,7 @@ int answer(const Settings& settings, const Question& question, fi_info** result)
     refusal = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
   }
   Ends ends;
-  if (refusal.empty() && (flags & FI_PROV_ATTR_ONLY) == 0)
-    refusal = find_ends(question, w.hints, ends);
+  if (refusal.empty() && !only_provider) refusal = find_ends(question, w.hints, ends);
   if (!refusal.empty()) {
     TURNOUT_LOG(provider, info,
                 "fi_getinfo failed: hints (API {}.{}): {}; ask for no more than fi_info -v lists",

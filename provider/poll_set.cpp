@@ -31,17 +31,11 @@ int poll_members(fid_poll* f, void** contexts, int count) {
     const Guard guard(set.domain.lock);
     int ready = 0;
     for (::fid* member : set.members) {
-      const int has_news = with_object(member, [](auto& object) {
+      const int told = with_object(member, [&](auto& object) {
         object.progress();
-        return object.has_news_for_poll() ? 1 : 0;
+        return ready < count && object.tells_poll() ? 1 : 0;
       });
-      if (has_news == 1 && ready < count) {
-        contexts[ready++] = member->context;
-        static_cast<void>(with_object(member, [](auto& object) {
-          object.was_polled();
-          return 0;
-        }));
-      }
+      if (told == 1) contexts[ready++] = member->context;
     }
     return ready;
   });

@@ -185,10 +185,9 @@ Result<Address> ServiceAddress::ask(std::chrono::steady_clock::time_point end) c
 }
 
 std::string text_of(const Address& address) {
-  std::string text = address.to_string() + '#';
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&address);
-  for (std::size_t i = 0; i < sizeof address; ++i) text += fmt::format("{:02x}", bytes[i]);
-  return text;
+  return fmt::format("{}#{:02x}", address.to_string(),
+                     fmt::join(bytes, bytes + sizeof address, ""));
 }
 
 bool is_address_text(const char* text) noexcept {

@@ -258,12 +258,7 @@ Status AtomicEngine::take_atomic(Peer& peer, const wire::Header& header, const s
   context_.charge(Work::copy, header.length);
   ++atomics.unsent;
   if (answer.code == Code::ok && (header.flags & wire::kRemoteData) != 0) {
-    context_.finish(context_.remote_access.writes,
-                    {.context = context_.remote_access.writes.context,
-                     .length = request.count * size_of(request.type),
-                     .data = header.data,
-                     .flags = kAtomic | kRemoteWrite | kRemoteData,
-                     .source = peer.id});
+    context_.report_write(request.count * size_of(request.type), header.data, peer.id, kAtomic);
   } else if (answer.code == Code::ok) {
     context_.count_access(fetched_bytes(request) == 0);
   }

@@ -19,12 +19,7 @@ Status OneSided::rma_to_self(const RmaRequest& request, const IoVec& iov) {
   }
   context_.charge(Work::copy, request.length);
   if (request.write && request.has_remote_data) {
-    context_.finish(context_.remote_access.writes,
-                    {.context = context_.remote_access.writes.context,
-                     .length = request.length,
-                     .data = request.remote_data,
-                     .flags = kRemoteWrite | kRemoteData,
-                     .source = request.peer});
+    context_.report_write(request.length, request.remote_data, request.peer);
   } else if (request.has_event) {
     context_.count_access(request.write);
   }

@@ -310,12 +310,7 @@ void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const 
       break;
     case wire::Type::rma_data:  // its tag: bytes written, see on_transfer_done
       if ((header.flags & wire::kRemoteData) != 0) {
-        context_.finish(context_.remote_access.writes,
-                        {.context = context_.remote_access.writes.context,
-                         .length = header.tag,
-                         .data = header.data,
-                         .flags = kRemoteWrite | kRemoteData,
-                         .source = peer.id});
+        context_.report_write(header.tag, header.data, peer.id);
       } else {
         context_.count_access(header.data == wire::kEventOfWrite);
       }

@@ -321,8 +321,7 @@ class RecordingEndpoint final : public Endpoint {
   Nanoseconds born_;
   bool virtual_;
   CompletionQueue ended_;
-  CompletionQueue* announcement_errors_ =
-      nullptr;                       // of what a one-sided operation tells its target
+  CompletionQueue* announcement_errors_ = nullptr;  // of what RMA tells its target
   CompletionQueue claimed_ended_;    // contexts are the layer above's: they name what it claimed
   std::list<Operation> operations_;  // newest last
   std::list<Operation> claimed_;     // receives of claimed messages

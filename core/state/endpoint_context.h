@@ -108,7 +108,16 @@ struct EndpointContext {
     if (report.queue != nullptr) report.queue->push(make);
     if (report.counter != nullptr) report.counter->value.fetch_add(1, std::memory_order_release);
   }
-  // A peer has read or written our memory and gave no data with it.
+  // A peer has written to our memory, or updated it, and gave data with it.
+  void report_write(std::uint64_t length, std::uint64_t data, PeerId source,
+                    std::uint32_t kind = 0) {
+    finish(remote_access.writes, {.context = remote_access.writes.context,
+                                  .length = length,
+                                  .data = data,
+                                  .flags = kind | kRemoteWrite | kRemoteData,
+                                  .source = source});
+  }
+  // The same without data, or it has read.
   void count_access(bool write) noexcept {
     Counter* const counter = write ? remote_access.writes.counter : remote_access.reads;
     if (remote_access.events && counter != nullptr && !closing)

@@ -5,18 +5,10 @@
 #include <cstring>
 
 #include "tests/provider/node.h"
+#include "tests/support/made_up_address.h"
 
 namespace turnout::testing {
 namespace {
-
-Address made_up(std::uint64_t id) {
-  Address address;
-  address.id = id;
-  address.counts = 4 | 2 << 4 | 2 << 6;
-  address.set_sizes(4096, 4, false);
-  address.seal();
-  return address;
-}
 
 TEST(AddressVector, IndicesCountUpAndAddressesComeBack) {
   Node node;

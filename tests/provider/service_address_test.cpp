@@ -13,21 +13,15 @@
 
 #include "provider/address_server.h"
 #include "tests/provider/free_port.h"
+#include "tests/support/made_up_address.h"
 
 namespace turnout::provider {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::free_port;
+using testing::made_up;
 
-Address made_up(std::uint64_t id) {
-  Address address;
-  address.id = id;
-  address.counts = 4 | 2 << 4 | 2 << 6;
-  address.set_sizes(4096, 4, false);
-  address.seal();
-  return address;
-}
 ServiceAddress at(const char* node, const std::string& port, bool source = false) {
   return ServiceAddress::look_up(node, port.c_str(), {.source = source}).value();
 }

@@ -9,16 +9,13 @@
 #include <random>
 #include <vector>
 
+#include "tests/support/made_up_address.h"
+
 namespace turnout {
 namespace {
 
 Address valid_address() {
-  Address address;
-  address.id = 42;
-  address.counts = 4 | 2 << 4 | 2 << 6;
-  address.set_sizes(4096, 4, false);
-  address.seal();
-  return address;
+  return testing::made_up(42);
 }
 
 TEST(Address, RoundTrip) {
