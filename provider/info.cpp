@@ -9,10 +9,10 @@
 #include <new>
 #include <string>
 
+#include "base/launcher.h"
 #include "base/log.h"
 #include "core/memory/node_share.h"
 #include "core/report/report.h"
-#include "core/types/launcher.h"
 #include "provider/compat.h"
 #include "provider/library.h"
 #include "provider/service_address.h"

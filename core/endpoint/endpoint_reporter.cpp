@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <unistd.h>
 
+#include "base/launcher.h"
 #include "core/endpoint/endpoint_reporter.h"
-#include "core/types/launcher.h"
 
 namespace turnout {
 

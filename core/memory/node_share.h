@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/launcher.h"
 #include "base/settings.h"
-#include "core/types/launcher.h"
 
 namespace turnout {
 

@@ -20,12 +20,12 @@
 #include <system_error>
 #include <vector>
 
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/private_folder.h"
 #include "core/time/clock.h"
 #include "core/types/address.h"
 #include "core/types/completion.h"
-#include "core/types/launcher.h"
 
 namespace turnout {
 

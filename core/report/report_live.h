@@ -20,11 +20,11 @@
 #include <limits>
 #include <string>
 
+#include "base/launcher.h"
 #include "base/log.h"
 #include "base/private_folder.h"
 #include "core/report/report.h"
 #include "core/time/clock.h"
-#include "core/types/launcher.h"
 
 namespace turnout {
 

@@ -17,10 +17,10 @@
 #include <system_error>
 #include <utility>
 
+#include "base/launcher.h"
 #include "base/private_folder.h"
 #include "core/report/job_summary.h"
 #include "core/report/report.h"
-#include "core/types/launcher.h"
 
 namespace turnout {
 

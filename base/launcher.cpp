@@ -17,7 +17,7 @@
 #include <optional>
 #include <sstream>
 
-#include "core/types/launcher.h"
+#include "base/launcher.h"
 
 namespace turnout {
 

@@ -5,8 +5,7 @@
 
 #include <list>
 
-#include "core/report/report.h"
-#include "core/types/launcher.h"
+#include "base/launcher.h"
 #include "tests/support/scratch.h"
 
 namespace turnout {
