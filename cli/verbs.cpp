@@ -29,7 +29,8 @@ struct VerbsOptions {
   bool env = false;     // print what a shell can take over, instead of running a program
   std::string fabric;   // TURNOUT_FABRIC; empty: as it is
   std::string profile;  // TURNOUT_ADAPTER; empty: as it is
-  bool mlx5dv = false;  // the program may hear that mlx5dv is there
+  std::vector<std::string> faults;   // TURNOUT_FAULT; empty: as it is
+  bool mlx5dv = false;               // the program may hear that mlx5dv is there
   std::vector<std::string> program;  // with its arguments
 };
 
@@ -112,12 +113,26 @@ Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
   } else if (environment_value("mlx5dv") == nullptr) {
     variables.emplace_back("TURNOUT_MLX5DV", "no");
   }
+  if (const char* const plan = environment_value("fault"); plan != nullptr)
+    variables.emplace_back("TURNOUT_FAULT", plan);
   variables.emplace_back("TURNOUT_SHIM_ROOT", tree);
   // For dlopen("libibverbs.so.1") of programs and plug-ins.
   variables.emplace_back("LD_LIBRARY_PATH",
                          put_before({libraries.folder}, "LD_LIBRARY_PATH", ":;"));
   variables.emplace_back("LD_PRELOAD", put_before(libraries.paths, "LD_PRELOAD", ": "));
   return variables;
+}
+
+std::string join(const std::vector<std::string>& faults) {
+  return fmt::format("{}", fmt::join(faults, "; "));
+}
+
+// By the library that reads it.
+Status check_faults(const std::string& plan) {
+  using Check = const char*(const char*);
+  auto* const check = reinterpret_cast<Check*>(verbs::symbol("turnout_fault_error"));
+  const char* const error = check == nullptr ? nullptr : check(plan.c_str());
+  return error == nullptr ? Status{} : Status(Code::invalid, error);
 }
 
 int print_environment(const VerbsOptions& options, const Libraries& libraries,
@@ -136,8 +151,9 @@ int run_verbs(const VerbsOptions& options) {
   if (options.env != options.program.empty()) {
     fmt::print(
         stderr,
-        "Usage: turnout verbs [--fabric NAME] [--profile NAME] [--mlx5dv] -- PROGRAM [ARGS...]\n"
-        "       turnout verbs [--fabric NAME] [--profile NAME] --env\n");
+        "Usage: turnout verbs [--fabric NAME] [--profile NAME] [--fault SPEC]... [--mlx5dv] -- "
+        "PROGRAM [ARGS...]\n"
+        "       turnout verbs [--fabric NAME] [--profile NAME] [--fault SPEC]... --env\n");
     return kWrongUse;
   }
   // The library that answers below reads them, too.
@@ -150,8 +166,13 @@ int run_verbs(const VerbsOptions& options) {
   if (!libraries) return fail(libraries.status());
   if (Status s = settings->set("device", "virtual"); !s.ok()) return fail(s);
   if (Status s = settings->set("verbs_path", libraries.value().folder); !s.ok()) return fail(s);
+  // The faults are the program's. Opened with them the adapter might not answer.
+  const std::string faults = options.faults.empty() ? settings->fault : join(options.faults);
+  set_variable("TURNOUT_FAULT", "");
   Result<std::unique_ptr<verbs::Device>> device = verbs::Device::open(settings.value());
   if (!device) return fail(device.status());
+  if (Status s = check_faults(faults); !s.ok()) return fail(s);
+  if (!faults.empty()) set_variable("TURNOUT_FAULT", faults);
   if (options.env) return print_environment(options, libraries.value(), *device.value());
 
   sweep_folders();
@@ -174,11 +195,17 @@ void add_verbs(CLI::App& app, int* argc, char** argv) {
   const auto [verbs, options] = add_command<VerbsOptions>(
       app, "verbs", "run a verbs program on the virtual adapter: turnout verbs -- PROGRAM ARGS...",
       run_verbs);
-  options->program = take_program(argc, argv, "verbs", {"--fabric", "--profile"});
+  options->program = take_program(argc, argv, "verbs", {"--fabric", "--profile", "--fault"});
   verbs->add_flag("--env", options->env,
                   "print export lines for a shell and exit: eval \"$(turnout verbs --env)\"");
   verbs->add_option("--fabric", options->fabric, "virtual fabric (TURNOUT_FABRIC)");
   verbs->add_option("--profile", options->profile, "adapter model (TURNOUT_ADAPTER)");
+  verbs
+      ->add_option("--fault", options->faults,
+                   "a fault that the adapter makes happen, such as rnr:after=100,times=3; may be "
+                   "repeated (TURNOUT_FAULT)")
+      ->expected(1)
+      ->take_all();
   verbs->add_flag("--mlx5dv", options->mlx5dv,
                   "report mlx5dv support (TURNOUT_MLX5DV): for programs that use DC through "
                   "mlx5dv, but no direct access to mlx5 queues");

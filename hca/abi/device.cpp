@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
+#include "hca/device/fault_plan.h"
 #include "hca/device/identity.h"
 #include "hca/device/open_adapter.h"
 
@@ -218,4 +219,12 @@ TURNOUT_EXPORT int ibv_close_device(ibv_context* context) {
   c.objects->close(c);
   delete &c;
   return 0;
+}
+
+// What is wrong with a plan of faults (TURNOUT_FAULT); null: nothing. The text is the calling
+// thread's until it asks again.
+TURNOUT_EXPORT const char* turnout_fault_error(const char* plan) {
+  thread_local std::string text;
+  text = FaultPlan::parse(plan).status().text();
+  return text.empty() ? nullptr : text.c_str();
 }

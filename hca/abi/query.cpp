@@ -100,6 +100,10 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std
   // Of more nodes than there are unicast LIDs (IBTA 4.1.3) some share one; GIDs differ.
   constexpr std::uint32_t kUnicastLids = 0xbfff;
   a.lid = static_cast<std::uint16_t>(kLid + context_of(context).node % kUnicastLids);
+  if (context_of(context).port_down.load(std::memory_order_relaxed)) {
+    a.state = IBV_PORT_DOWN;
+    a.phys_state = 2;  // Polling
+  }
   std::memset(attr, 0, size);
   std::memcpy(attr, &a, std::min(size, sizeof a));
   return 0;

@@ -23,7 +23,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 10;
+inline constexpr std::uint32_t kLayoutVersion = 11;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -61,7 +61,8 @@ struct alignas(64) Header {
   // A process has no membarrier(2): who names a hazard executes a barrier itself. See hazards.h.
   std::atomic<std::uint32_t> full_barriers;
   std::atomic<std::uint64_t> next_pd;
-  alignas(64) Lock table_lock;  // creation and destruction of records, the heap, reaping
+  std::atomic<std::uint32_t> faults;  // 1: some process has asked for faults
+  alignas(64) Lock table_lock;        // creation and destruction of records, the heap, reaping
   // One past the highest index ever used; scans stop there.
   std::atomic<std::uint32_t> process_high, qp_high, cq_high, srq_high, mr_high;
   std::atomic<std::uint32_t> xrcd_high, xrc_handle_high, multicast_high;
@@ -73,12 +74,12 @@ struct alignas(64) ProcessRecord {
   std::atomic<Token> token;  // 0: slot free
   std::uint32_t generation;  // of the slot, survives its users
   std::uint32_t pid;
-  std::atomic<std::uint32_t> leaving;  // at exit: no longer counts as attached
-  std::uint64_t start_time;            // field 22 of /proc/PID/stat: tells a reused pid
-  PipeRef wake;                        // one byte wakes the process's firmware thread
-  Lock atomics;                        // read-modify-write of memory that peers cannot map
-  std::uint32_t unused2;
-  std::uint64_t unused3;
+  std::atomic<std::uint32_t> leaving;    // at exit: no longer counts as attached
+  std::uint64_t start_time;              // field 22 of /proc/PID/stat: tells a reused pid
+  PipeRef wake;                          // one byte wakes the process's firmware thread
+  Lock atomics;                          // read-modify-write of memory that peers cannot map
+  std::atomic<std::uint32_t> port_down;  // 1: nothing reaches it (Header::faults)
+  std::uint64_t unused2;
 };
 static_assert(sizeof(ProcessRecord) == 64);
 

@@ -98,6 +98,7 @@ struct Context {
   std::atomic<std::uint32_t> users{0};  // objects alive
   // Attempts of its queue pairs that found no receive; see turnout_rnr_retries().
   std::atomic<std::uint64_t> rnr_retries{0};
+  std::atomic<bool> port_down{false};  // a fault of the live engine
   int async_write = -1;  // of the pipe whose read end is verbs.context.async_fd
   int exporter = 0;      // process that opened the device first, and then gave its cmd_fd away
   PipeRef async;

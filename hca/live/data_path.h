@@ -53,13 +53,18 @@ class LiveDataPath final : public DataPath, LiveParts {
       send_queues.stall(qp, step, Caller::program);
       return 0;
     }
+    enqueue(qp, wqe);
+    return 0;
+  }
+  // Behind what is queued; executes what nothing holds up.
+  void enqueue(Qp& qp, const SendWqe& wqe) {
+    const QpPhase phase = qp.record->phase();
     qp.queue.push_back(wqe);
     if (phase == QpPhase::err || phase == QpPhase::sqe) {
       send_queues.flush(qp);
     } else if (phase != QpPhase::sqd && qp.retry.at <= monotonic()) {
       send_queues.progress(qp, Caller::program);
     }
-    return 0;
   }
   int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) override {
     return receives.post_own(qp, wr, bad);

@@ -55,7 +55,9 @@ class DirectWrites : LiveParts {
     LatestWrite& latest = qp.latest_write;
     prefetch_next(latest, end.direct);
     latest.identity = target.record->identity.load(std::memory_order_acquire);
-    if (qp.kind != QpKind::rc || end.registration == 0 || latest.identity >> 8 != target.number ||
+    if (qp.kind != QpKind::rc || end.registration == 0 ||
+        fabric.header().faults.load(std::memory_order_relaxed) != 0 ||
+        latest.identity >> 8 != target.number ||
         !can_receive(QpRecord::phase_of(latest.identity)) ||
         !memory.describe(end.registration, latest.region)) {
       latest.region = {};

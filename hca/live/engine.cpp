@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/launcher.h"
 #include "base/settings.h"
 #include "hca/live/fork_guard.h"
 
@@ -45,6 +46,9 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
   auto loaded = Settings::load(UnknownNames::ignore);  // the provider's copy warns
   if (!loaded) return loaded.status();
   const Settings& settings = loaded.value();
+  Result<FaultPlan> plan =
+      FaultPlan::parse(settings.fault, settings.fault.empty() ? -1 : launcher_identity().rank);
+  if (!plan) return plan.status();
   auto opened = Fabric::open(name.empty() ? settings.fabric : name, settings.fabric_size);
   if (!opened) return opened.status();
   std::shared_ptr<Fabric> fabric = opened.value();
@@ -53,7 +57,7 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
   LiveEngine*& slot = all.engines[fabric->label()];
   // A fork's child finds its parent's, whose thread is not here.
   if (slot == nullptr || slot->fabric_ != fabric) {
-    std::unique_ptr<LiveEngine> engine(new LiveEngine(fabric));
+    std::unique_ptr<LiveEngine> engine(new LiveEngine(fabric, std::move(plan.value())));
     if (Status s = engine->start(); !s) {
       slot = nullptr;
       return s;
@@ -64,9 +68,11 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
     return Status(Code::system, "creating the pipe for asynchronous events failed", errno);
   }
   context.objects = &slot->objects_;
-  context.data_path = &slot->data_path_;
+  context.data_path =
+      slot->faults_.active() ? static_cast<DataPath*>(&slot->faulty_data_path_) : &slot->data_path_;
   context.pid = getpid();
   ++slot->contexts_;
+  slot->faults_.add(context);
   fork_guard_add(context);
   return slot;
 }
@@ -74,6 +80,7 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
 Status LiveEngine::start() {
   if (Status s = local_.start(); !s) return s;
   watch_forks();
+  faults_.start();
   if (Status s = firmware_.start(); !s) return s;
   // Peers begin to watch this process.
   fabric_->wake_all();
@@ -84,8 +91,14 @@ std::mutex& LiveEngine::open_mutex() noexcept {
   return registry().mutex;
 }
 
+void LiveEngine::stop() noexcept {
+  firmware_.stop();
+  if (fabric_->pid() == getpid()) faults_.summarize();
+}
+
 void LiveEngine::close(Context& context) {
   fork_guard_remove(context);
+  faults_.remove(context);
   if (context.pid == getpid()) {
     ::close(context.verbs.context.async_fd);
     ::close(context.async_write);

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "hca/live/data_path.h"
+#include "hca/live/faulty_data_path.h"
 #include "hca/live/firmware.h"
 #include "hca/live/idle_polls.h"
 #include "hca/live/object_verbs.h"
@@ -30,11 +31,12 @@ class LiveEngine {
   void close(Context& context);
   // As Fabric's.
   static std::mutex& open_mutex() noexcept;
-  // Ends the firmware thread. Once, at exit or destruction.
-  void stop() noexcept { firmware_.stop(); }
+  // Ends the firmware thread. At exit or destruction.
+  void stop() noexcept;
 
  private:
-  explicit LiveEngine(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)) {}
+  LiveEngine(std::shared_ptr<Fabric> fabric, FaultPlan plan)
+      : fabric_(std::move(fabric)), faults_(parts_, std::move(plan)) {}
   Status start();
 
   std::shared_ptr<Fabric> fabric_;
@@ -42,10 +44,10 @@ class LiveEngine {
   Memory memory_{*fabric_};
   LocalObjects local_;
   IdlePolls idle_polls_;
-  LiveParts parts_{*fabric_,     local_,     memory_,      idle_polls_,    shared_copies_,
-                   events_,      hazards_,   completions_, receives_,      regions_,
-                   windows_,     multicast_, numbers_,     direct_writes_, executor_,
-                   send_queues_, xrc_,       queue_pairs_, srqs_};
+  LiveParts parts_{*fabric_, local_,       memory_,      idle_polls_,    shared_copies_,
+                   events_,  hazards_,     completions_, receives_,      regions_,
+                   windows_, multicast_,   numbers_,     direct_writes_, executor_,
+                   faults_,  send_queues_, xrc_,         queue_pairs_,   srqs_};
   SharedCopies shared_copies_{parts_};
   LiveEvents events_{parts_};
   Hazards hazards_{parts_};
@@ -57,12 +59,14 @@ class LiveEngine {
   QpNumbers numbers_{parts_};
   DirectWrites direct_writes_{parts_};
   Executor executor_{parts_};
+  Faults faults_;
   LiveSendQueues send_queues_{parts_};
   LiveXrc xrc_{parts_};
   LiveQueuePairs queue_pairs_{parts_};
   LiveSrqs srqs_{parts_};
   Firmware firmware_{parts_};
   LiveDataPath data_path_{parts_};
+  FaultyDataPath faulty_data_path_{parts_, data_path_};
   LiveObjectVerbs objects_{parts_, *this};
 };
 

@@ -35,7 +35,9 @@ bool fits(const EventRecord& event) noexcept {
     case EventObject::qp:
       return event.object == kQpEvent || event.object == kXrcEvent;
     default:
-      return false;
+      return event.object == kPortEvent &&
+             (event.type == IBV_EVENT_PORT_ERR || event.type == IBV_EVENT_PORT_ACTIVE ||
+              event.type == IBV_EVENT_DEVICE_FATAL);
   }
 }
 
@@ -132,6 +134,10 @@ int LiveEvents::take(Context& context, ibv_async_event& out) {
     if (event.type == kCompletion || !fits(event)) continue;
     const std::lock_guard lock(objects.mutex);
     out.event_type = static_cast<ibv_event_type>(event.type);
+    if (event.object == kPortEvent) {
+      out.element.port_num = kPort;
+      return 0;
+    }
     const auto find = [&event](const auto& objects) {
       const auto found = objects.find(event.index);
       return found != objects.end() ? found->second : nullptr;

@@ -17,11 +17,11 @@ struct EventRecord {
   std::uint32_t index;
   std::uint32_t generation;  // of a CQ, SRQ or XRC handle record; a QP's number
   std::uint32_t type;        // ibv_event_type; kCompletion
-  std::uint32_t object;      // kCqEvent, kQpEvent, kSrqEvent, kXrcEvent
+  std::uint32_t object;      // kCqEvent, kQpEvent, kSrqEvent, kXrcEvent, kPortEvent
 };
 static_assert(sizeof(EventRecord) == 24);
-// kXrcEvent: of a handle of an XRC target.
-enum : std::uint32_t { kCqEvent = 1, kQpEvent = 2, kSrqEvent = 3, kXrcEvent = 4 };
+// kXrcEvent: of a handle of an XRC target. kPortEvent: of the port or the device.
+enum : std::uint32_t { kCqEvent = 1, kQpEvent = 2, kSrqEvent = 3, kXrcEvent = 4, kPortEvent = 5 };
 inline constexpr std::uint32_t kCompletion = 0xffff;
 
 // A pipe whose write end never blocks, and how peers name that. False and errno.

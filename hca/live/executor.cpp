@@ -73,6 +73,12 @@ inline RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   target.srq = record.srq;
   target.cq = record.recv_cq;
   target.owner = record.owner.load(std::memory_order_relaxed);
+  if (fabric.header().faults.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+    // Of an XRC target with several owners the port of none is meant.
+    const std::uint32_t process = slot_of(target.owner);
+    if (process < kMaxProcesses && fabric.process(process).port_down.load() != 0)
+      target.record = nullptr;
+  }
   return target;
 }
 
@@ -380,6 +386,20 @@ inline Attempt Executor::run(Qp& qp, SendWqe& wqe, Segments& local) noexcept {
   }
   qp.hazard->store(0, std::memory_order_release);
   return attempt;
+}
+
+Attempt Executor::refuse(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept {
+  const bool by_target = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+                         status == IBV_WC_REM_OP_ERR;
+  if (by_target && !is_unacknowledged(qp.kind)) {
+    if (const RequestTarget target = find_target(qp, wqe); target.record != nullptr) {
+      (void)remote_failure(
+          target, status == IBV_WC_REM_OP_ERR ? Access::failed : Access::denied,
+          status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
+    }
+    qp.hazard->store(0, std::memory_order_release);
+  }
+  return status;
 }
 
 Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {

@@ -13,7 +13,7 @@
 
 namespace turnout::hca {
 
-enum class Step : std::uint8_t { done, receiver_not_ready, no_answer };
+enum class Step : std::uint8_t { done, receiver_not_ready, no_answer, delayed };
 // How an attempt at a request ended, by either of the two; with a status it is done.
 struct Attempt {
   Attempt(Step how) : step(how) {}
@@ -27,6 +27,9 @@ class Executor : LiveParts {
   explicit Executor(const LiveParts& parts) : LiveParts(parts) {}
 
   [[nodiscard]] Attempt execute(Qp& qp, SendWqe& wqe) noexcept;
+  // Does nothing of it: it ends with `status`, and its target with it where the target would have
+  // said so.
+  [[nodiscard]] Attempt refuse(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept;
 
  private:
   struct Segment {

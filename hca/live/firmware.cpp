@@ -86,7 +86,7 @@ void Firmware::main() noexcept {
     polls.clear();
     polls.push_back({fabric.wake_read(), POLLIN, 0});
     for (const Watch& w : watches) polls.push_back({w.pidfd.get(), POLLIN, 0});
-    std::uint64_t next = send_queues.next_retry();
+    std::uint64_t next = std::min(send_queues.next_retry(), faults.next_due());
     const bool looks =
         std::any_of(watches.begin(), watches.end(), [](const Watch& w) { return !w.pidfd; });
     timespec wait{};
@@ -124,6 +124,7 @@ void Firmware::main() noexcept {
       refresh();
       memory.sweep();
     }
+    faults.run_due();
     send_queues.retry_due(Caller::firmware);
   }
 }

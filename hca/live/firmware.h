@@ -8,6 +8,7 @@
 #include <atomic>
 #include <thread>
 
+#include "hca/live/faults.h"
 #include "hca/live/memory.h"
 #include "hca/live/send_queues.h"
 

@@ -7,6 +7,7 @@
 
 #include "hca/device/common_objects.h"
 #include "hca/device/object_verbs.h"
+#include "hca/live/faults.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/qp_numbers.h"
 #include "hca/live/qps.h"
@@ -26,6 +27,7 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   // out may be of one that is gone, and then its regions and queue pairs are, too.
   Pd* alloc_pd(Context& context) override {
     if (const int error = refuse_child(context); error != 0) return failed(error);
+    if (refused(FaultObject::pd)) return nullptr;
     return make_domain(context, static_cast<std::uint32_t>(fabric.header().next_pd.fetch_add(1)));
   }
   Pd* import_pd(Context& context, std::uint32_t handle) override {
@@ -35,10 +37,12 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   }
   Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                       unsigned access) override {
+    if (refused(FaultObject::mr)) return nullptr;
     return regions.add(pd, address, length, iova, access);
   }
   Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova, int fd,
                     unsigned access) override {
+    if (refused(FaultObject::mr)) return nullptr;
     return regions.add_file(pd, offset, length, iova, fd, access);
   }
   int deregister(Mr& mr) override { return regions.remove(mr); }
@@ -49,19 +53,23 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   int prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) override {
     return regions.prefetch(pd, part, write, faults);
   }
-  Mw* alloc_window(Pd& pd, ibv_mw_type type) override { return windows.alloc(pd, type); }
+  Mw* alloc_window(Pd& pd, ibv_mw_type type) override {
+    return refused(FaultObject::mw) ? nullptr : windows.alloc(pd, type);
+  }
   int dealloc_window(Mw& mw) override { return windows.dealloc(mw); }
   int attach(Qp& qp, const ibv_gid& group) override { return multicast.attach(qp, group); }
   int detach(Qp& qp, const ibv_gid& group) override { return multicast.detach(qp, group); }
-  Channel* create_channel(Context& context) override { return LiveEvents::create_channel(context); }
+  Channel* create_channel(Context& context) override {
+    return refused(FaultObject::channel) ? nullptr : LiveEvents::create_channel(context);
+  }
   int destroy_channel(Channel& channel) override { return LiveEvents::destroy_channel(channel); }
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override {
-    return completions.create(context, attr);
+    return refused(FaultObject::cq) ? nullptr : completions.create(context, attr);
   }
   int resize_cq(Cq& cq, int entries) override { return completions.resize(cq, entries); }
   int destroy_cq(Cq& cq) override { return completions.destroy(cq); }
   Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) override {
-    return srqs.create(pd, attr, xrcd, cq);
+    return refused(FaultObject::srq) ? nullptr : srqs.create(pd, attr, xrcd, cq);
   }
   int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) override {
     return srqs.modify(srq, attr, mask);
@@ -70,7 +78,7 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   int destroy_srq(Srq& srq) override { return srqs.destroy(srq); }
   Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                 const mlx5dv_qp_init_attr* dc) override {
-    return queue_pairs.create(context, attr, dc);
+    return refused(FaultObject::qp) ? nullptr : queue_pairs.create(context, attr, dc);
   }
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override {
     return queue_pairs.modify(qp, attr, mask);
@@ -84,7 +92,7 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   int release_number(std::uint32_t number) override { return numbers.release(number); }
   [[nodiscard]] bool data_in_order(ibv_wr_opcode) const noexcept override { return true; }
   Xrcd* open_xrcd(Context& context, int fd, int oflags) override {
-    return xrc.open(context, fd, oflags);
+    return refused(FaultObject::xrcd) ? nullptr : xrc.open(context, fd, oflags);
   }
   int close_xrcd(Xrcd& xrcd) override { return xrc.close(xrcd); }
   Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) override {
@@ -93,6 +101,7 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override {
     Context& context = context_of(pd.verbs.context);
     if (const int error = refuse_child(context); error != 0) return failed(error);
+    if (refused(FaultObject::ah)) return nullptr;
     return make_address_handle(pd, attr, names_this_port(attr, context));
   }
   int get_async_event(Context& context, ibv_async_event& event) override {
@@ -101,6 +110,13 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   void close(Context& context) override;
 
  private:
+  // Does a fault keep an object from being created? Then errno is set.
+  [[nodiscard]] bool refused(FaultObject object) noexcept {
+    const int error = faults.refuse(object);
+    if (error != 0) errno = error;
+    return error != 0;
+  }
+
   LiveEngine& engine_;
 };
 

@@ -27,6 +27,7 @@ struct LiveParts {
   class QpNumbers& numbers;
   class DirectWrites& direct_writes;
   class Executor& executor;
+  class Faults& faults;
   class LiveSendQueues& send_queues;
   class LiveXrc& xrc;
   class LiveQueuePairs& queue_pairs;

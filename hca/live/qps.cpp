@@ -9,6 +9,7 @@
 #include "hca/device/common_objects.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
+#include "hca/live/faults.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/qp_numbers.h"
 
@@ -92,6 +93,7 @@ void LiveQueuePairs::clear(Qp& qp, QpPhase from) noexcept {
   qp.queue.clear();
   qp.stalled.store(false, std::memory_order_release);
   send_queues.forget(qp);
+  if (faults.active()) faults.forget(qp);
 }
 
 int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
+#include "hca/live/faults.h"
 #include "hca/live/streams.h"
 
 namespace turnout::hca {
@@ -68,6 +69,10 @@ void LiveSendQueues::stall(Qp& qp, Step why, Caller caller) noexcept {
       wait = rnr_wait(fabric.qp(number & (kMaxQps - 1)).min_rnr_timer);
     }
     qp.retry.waiting_rnr = true;
+  } else if (why == Step::delayed) {
+    const std::uint64_t until = faults.delayed_until(qp), now = monotonic();
+    wait = until > now ? until - now : 1;
+    qp.retry.waiting_rnr = true;  // no attempt was made: none counts
   } else {
     // The first failed attempt and each retry take one timer; the last one to run out ends it.
     if (qp.stalled.load(std::memory_order_relaxed) && !qp.retry.waiting_rnr) {
@@ -116,7 +121,8 @@ void LiveSendQueues::progress(Qp& qp, Caller caller) noexcept {
     }
     if (phase != QpPhase::rts || qp.queue.empty()) break;
     SendWqe& head = qp.queue.front();
-    const auto [step, status] = executor.execute(qp, head);
+    const auto [step, status] =
+        faults.active() ? faults.attempt(qp, head) : executor.execute(qp, head);
     if (step != Step::done) {
       stall(qp, step, caller);
       return;

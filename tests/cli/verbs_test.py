@@ -8,6 +8,7 @@
 import os
 import pathlib
 import pty
+import re
 import shlex
 import signal
 import socket
@@ -64,6 +65,21 @@ class Verbs(unittest.TestCase):
 
     def python(self, program):
         return self.verbs("--", PYTHON, "-c", "import os, sys, ctypes, errno\n" + program)
+
+    @staticmethod
+    def free_port():
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return str(probe.getsockname()[1])
+
+    @staticmethod
+    def listens(port):
+        for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+            for line in pathlib.Path(name).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == int(port):
+                    return True
+        return False
 
     def wait_for(self, condition):
         deadline = time.monotonic() + LIMIT
@@ -390,21 +406,6 @@ exec "$0" verbs -- sh -c 'ls /sys/class/infiniband; cat /sys/class/infiniband_ve
 class Pairs(Verbs):
     """A server, and a client that finds it at localhost."""
 
-    @staticmethod
-    def free_port():
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            return str(probe.getsockname()[1])
-
-    @staticmethod
-    def listens(port):
-        for name in ("/proc/net/tcp", "/proc/net/tcp6"):
-            for line in pathlib.Path(name).read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == int(port):
-                    return True
-        return False
-
     def pair(self, *words):
         port = self.free_port()
         server = self.start("--", *words, "-p", port)
@@ -440,6 +441,89 @@ class Pairs(Verbs):
                 out = self.pair("ucx_perftest", "-t", "tag_lat", "-n", "100", "-w", "10")
                 self.assertIn("turnout0:1", out)
                 self.assertIn("Final:", out)
+
+
+class Faults(Verbs):
+    """Faults that programs of others meet, and say what they say of a real adapter's."""
+    SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+    def pingpong(self, fault, kind="rc"):
+        """The exit status and the output of rdma-core's client; its server has no faults."""
+        port = self.free_port()
+        words = [f"ibv_{kind}_pingpong", "-n", "3000", "-s", "64", "-p", port]
+        server = self.start("--", *words)
+        self.wait_for(lambda: self.listens(port) or server.poll() is not None)
+        client = self.start("--fault", fault, "--", *words, "localhost")
+        out, err = client.communicate(timeout=LIMIT)
+        self.end(server)
+        return client.returncode, out + err
+
+    def test_statuses_and_calls(self):
+        exhausted = "transport retry counter exceeded (12)"
+        for fault, code, text in (
+                ("rnr:after=20,times=3,count=5", 0, "hit 5 of 3000"),
+                ("delay:time=1ms,after=10,count=20", 0, "hit 20 of 3000"),
+                ("slow:time=1us", 0, "completions are handled slowly"),
+                ("timeout:after=50", 1, exhausted),
+                ("error:status=rem_access_err,after=50", 1, "remote access error (10)"),
+                ("error:status=rem_op_err,after=50", 1, "remote operation error (11)"),
+                ("error:status=rnr_retry_exc_err,after=5", 1, "retry counter exceeded (13)"),
+                ("qp_fatal:after=50", 1, "work request flushed (5)"),
+                ("cq_overrun:after=20", 1, "poll CQ failed -1"),
+                ("link_down", 1, exhausted),
+                ("create:object=mr", 1, "Couldn't register MR"),
+                ("create:object=qp", 1, "Couldn't create QP"),
+                ("create:object=cq", 1, "Couldn't create CQ"),
+                ("create:object=pd", 1, "Couldn't allocate PD"),
+                ("device_fatal", 1, "Couldn't allocate PD")):
+            with self.subTest(fault=fault):
+                found, said = self.pingpong(fault)
+                self.assertEqual(found, code, said)
+                self.assertIn(text, said)
+                self.assertIn(f"fault {fault}: ", said)
+
+    def test_equal_seeds_are_equal_runs(self):
+        def hits(seed):
+            code, said = self.pingpong(f"rnr:probability=0.01,times=1; seed={seed}")
+            self.assertEqual(code, 0, said)
+            return re.search(r"hit (\d+) of 3000", said)[1]
+        first = hits(1)
+        self.assertEqual(hits(1), first)
+
+    def test_mistakes_end_before_the_program(self):
+        for fault, text in (("los", "unknown fault; expected loss, delay, "),
+                            ("rnr:tims=3", "rnr takes KEY=VALUE"),
+                            ("loss;seed=x", "seed=x")):
+            with self.subTest(fault=fault):
+                self.assertEqual(self.verbs("--fault", fault, "--", "echo", "here", code=1), "")
+                self.assertTrue(self.err.startswith('turnout verbs: TURNOUT_FAULT: "'), self.err)
+                self.assertIn(text, self.err)
+
+    def test_the_page_names_what_there_is(self):
+        """docs/faults.md has the faults and the keys of each that the adapter accepts."""
+        self.verbs("--fault", "?", "--", "true", code=1)
+        names = re.search(r"expected ([\w, ]+) or seed", self.err)[1].split(", ")
+        page = (self.SOURCE / "docs/faults.md").read_text().split("## Which faults")[1].split("| key |")[0]
+        keys = {row[0]: row[1] for row in re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:`\w+`(?:, )?)+) \|", page, re.M)}
+        self.assertEqual(list(keys), names)
+        for name in names:
+            self.verbs("--fault", f"{name}:x", "--", "true", code=1)
+            accepted = re.search(r"with the keys ([\w, ]+)", self.err)[1].split(", ")
+            self.assertEqual(sorted(keys[name].strip("`").split("`, `")), sorted(accepted), name)
+
+    def test_the_example_of_the_page(self):
+        page = (self.SOURCE / "docs/faults.md").read_text()
+        source = str(self.SOURCE / "examples/unchecked_send.c")
+        said = {}
+        for name, flags in (("unchecked", []), ("checked", ["-DCHECKED"])):
+            program = str(self.scratch / name)
+            subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", *flags, "-o", program, source, "-libverbs"],
+                           check=True, timeout=LIMIT)
+            self.assertEqual(self.verbs("--", program), "100 messages sent\n100 messages arrived\n")
+            said[name] = self.verbs("--fault", "error:after=40", "--", program, code=int(name == "checked"))
+        self.assertEqual(said["unchecked"], "100 messages sent\n40 messages arrived\n")
+        for text in said.values():
+            self.assertIn(text, page)
 
 
 if __name__ == "__main__":
