@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "provider/av.h"
+#include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"
 #include "provider/ops.h"
@@ -71,7 +72,7 @@ int bind_endpoint(fid* f, fid* other, std::uint64_t flags) {
       case FI_CLASS_AV:
         return ep.bind(AddressVector::of(other));
       case FI_CLASS_EQ:
-        return 0;  // a connectionless endpoint has no events
+        return ep.bind(EventQueue::of(other));
       default:
         return -FI_ENOSYS;  // shared contexts are not offered
     }
@@ -95,7 +96,10 @@ ssize_t cancel(fid* f, void* context) {
 }
 
 int get_option(fid* f, int level, int name, void* value, std::size_t* length) {
-  return Ep::of(f).options.get(level, name, value, length);
+  const Ep& ep = Ep::of(f);
+  if (ep.type == FI_EP_MSG && name == FI_OPT_CM_DATA_SIZE)
+    return get_connection_option(level, name, value, length);
+  return ep.options.get(level, name, value, length);
 }
 
 int set_option(fid* f, int level, int name, const void* value, std::size_t length) {
@@ -113,6 +117,43 @@ int get_name(fid* f, void* out, std::size_t* length) {
   if (room != 0 && out == nullptr) return -FI_EINVAL;
   if (room != 0) std::memcpy(out, &ep.core->address(), std::min(room, sizeof(Address)));
   return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
+}
+
+int get_peer(fid_ep* f, void* out, std::size_t* length) {
+  if (length == nullptr) return -FI_EINVAL;
+  const Ep& ep = Ep::of(f);
+  const std::size_t room = *length;
+  *length = sizeof(Address);
+  if (room != 0 && out == nullptr) return -FI_EINVAL;
+  if (ep.connection == nullptr || ep.connection->state() != Connection::State::connected)
+    return -FI_ENOTCONN;
+  if (room != 0) std::memcpy(out, &ep.connection->peer(), std::min(room, sizeof(Address)));
+  return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
+}
+
+// `call` with the data that a program adds to the messages of a connection.
+template <class Call>
+int with_data(fid_ep* f, const void* data, std::size_t length, Call&& call) {
+  Ep& ep = Ep::of(f);
+  if (ep.type != FI_EP_MSG) return -FI_ENOSYS;
+  if (length > ConnectionMessage::kMostData || (length != 0 && data == nullptr)) return -FI_EINVAL;
+  return contain([&] {
+    const Guard guard(ep.domain.lock);
+    return call(ep, std::span(static_cast<const std::byte*>(data), length));
+  });
+}
+
+int connect_endpoint(fid_ep* f, const void* address, const void* data, std::size_t length) {
+  return with_data(f, data, length, [&](Ep& ep, auto bytes) { return ep.connect(address, bytes); });
+}
+
+int accept_connection(fid_ep* f, const void* data, std::size_t length) {
+  return with_data(f, data, length, [](Ep& ep, auto bytes) { return ep.accept(bytes); });
+}
+
+int shutdown_endpoint(fid_ep* f, std::uint64_t flags) {
+  if (flags != 0) return -FI_EBADFLAGS;
+  return with_data(f, nullptr, 0, [](Ep& ep, auto) { return ep.shutdown(); });
 }
 
 int set_name(fid* f, void* address, std::size_t length) {
@@ -141,6 +182,10 @@ fi_ops_cm cm_ops = [] {
   auto ops = every_call<fi_ops_cm>(kNotHere);
   ops.getname = get_name;
   ops.setname = set_name;
+  ops.getpeer = get_peer;
+  ops.connect = connect_endpoint;
+  ops.accept = accept_connection;
+  ops.shutdown = shutdown_endpoint;
   return ops;
 }();
 
@@ -162,14 +207,23 @@ std::uint64_t op_flags_of(const Attr* attr) noexcept {
 
 int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   if (info == nullptr || info->ep_attr == nullptr) return -FI_EINVAL;
-  if (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC) return -FI_EINVAL;
+  const fi_ep_type type = info->ep_attr->type;
+  if (type > FI_EP_RDM) return -FI_EINVAL;
   if (info->ep_attr->tx_ctx_cnt > 1 || info->ep_attr->rx_ctx_cnt > 1) return -FI_EINVAL;
   if ((op_flags_of(info->tx_attr) & ~kTxOpFlags) != 0) return -FI_EINVAL;
   if ((op_flags_of(info->rx_attr) & ~kRxOpFlags) != 0) return -FI_EINVAL;
   std::optional<ServiceAddress> name;
-  if (info->src_addr != nullptr) {
+  // Who is connected is not found by a name; its source is that of the passive endpoint.
+  if (info->src_addr != nullptr && type != FI_EP_MSG) {
     name = name_of(info->src_addr, info->src_addrlen);
     if (!name.has_value()) return -FI_EINVAL;
+  }
+  std::shared_ptr<Connection> request;
+  if (type == FI_EP_MSG && info->handle != nullptr) {
+    const auto manager = domain.fabric.connection_manager();
+    if (!manager.ok()) return -fi_error(manager.status());
+    request = manager.value()->take_request(info->handle);
+    if (request == nullptr) return -FI_EINVAL;
   }
   const Guard guard(domain.lock);
   domain.endpoints.reserve(domain.endpoints.size() + 1);
@@ -187,6 +241,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   auto made = std::make_unique<Ep>(domain, std::move(core).value(), *info);
   made->fid.context = context;
   made->name = name;
+  made->connection = std::move(request);
   domain.endpoints.push_back(made.get());
   *ep = made.release();
   return 0;
@@ -195,6 +250,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
 Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
     : ObjectOfDomain(owner),
       caps(info.caps != 0 ? info.caps : kCapabilities & ~kOnlyIfAsked),
+      type(info.ep_attr->type == FI_EP_UNSPEC ? FI_EP_RDM : info.ep_attr->type),
       core(std::move(made)),
       options(op_flags_of(info.tx_attr), op_flags_of(info.rx_attr)),
       path(*core, options, caps) {
@@ -246,14 +302,63 @@ int Ep::bind(Cntr& cntr, std::uint64_t flags) {
 int Ep::bind(AddressVector& av) {
   assert(!enabled);
   if (&av.domain != &domain) return -FI_EDOMAIN;
-  if (path.peers.bound()) return -FI_EINVAL;
+  // One of FI_EP_MSG has a connection instead.
+  if (path.peers.bound() || type == FI_EP_MSG) return -FI_EINVAL;
   path.peers.bind(av);
+  return 0;
+}
+
+int Ep::bind(EventQueue& eq) {
+  assert(!enabled);
+  if (type != FI_EP_MSG) return 0;  // a connectionless endpoint has no events
+  if (events != nullptr) return -FI_EINVAL;
+  events = &eq;
+  eq.users.fetch_add(1);
+  return 0;
+}
+
+int Ep::connect(const void* address, std::span<const std::byte> data) {
+  if (address == nullptr) return -FI_EINVAL;
+  if (connection != nullptr) return -FI_EOPBADSTATE;  // once in its lifetime
+  const Result<ServiceAddress> to = ServiceAddress::decode(address, sizeof(ServiceAddress));
+  if (!to.ok()) {
+    TURNOUT_LOG(provider, warn,
+                "connecting an endpoint failed: {}; take dest_addr of fi_getinfo, or the name of a "
+                "passive endpoint",
+                to.status().text());
+    return -FI_EINVAL;
+  }
+  const auto manager = domain.fabric.connection_manager();
+  if (!manager.ok()) return -fi_error(manager.status());
+  if (!enabled) {
+    if (const int error = enable(); error != 0) return error;
+  }
+  const int error = Connection::begin(*manager.value(), to.value(), core->address(), data, &fid,
+                                      *events, connection);
+  if (error == 0) path.peers.connect(connection);
+  return error;
+}
+
+int Ep::accept(std::span<const std::byte> data) {
+  if (connection == nullptr) return -FI_EOPBADSTATE;
+  if (!enabled) {
+    if (const int error = enable(); error != 0) return error;
+  }
+  connection->give_to(&fid, *events);
+  path.peers.connect(connection);
+  return connection->accept(core->address(), data);
+}
+
+int Ep::shutdown() {
+  if (connection == nullptr) return -FI_ENOTCONN;
+  connection->end();
   return 0;
 }
 
 int Ep::enable() {
   if (enabled) return -FI_EOPBADSTATE;
-  if (!path.peers.bound()) return -FI_ENOAV;
+  if (type == FI_EP_MSG && events == nullptr) return -FI_ENOEQ;
+  if (type != FI_EP_MSG && !path.peers.bound()) return -FI_ENOAV;
   const bool sends = (caps & (FI_SEND | FI_READ | FI_WRITE)) != 0;
   const bool receives = (caps & FI_RECV) != 0;
   if (sends && tx_cq == nullptr && (counted & (FI_SEND | FI_READ | FI_WRITE)) == 0) {
@@ -285,6 +390,11 @@ int Ep::set_name(const void* bytes, std::size_t length) {
 }
 
 void Ep::end() noexcept {
+  if (connection != nullptr) connection->end();
+  if (events != nullptr) {
+    events->forget(&fid);
+    events->users.fetch_sub(1);
+  }
   for (Cq* cq : {tx_cq, rx_cq}) {
     if (cq != nullptr) cq->leave(path);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ep: libfabric's fid_ep (FI_EP_RDM) over one turnout::Endpoint: its life from fi_endpoint to
-// fi_close. Its data transfer is a DataPath, what the program sets on it are EpOptions.
+// Ep: libfabric's fid_ep (FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM) over one turnout::Endpoint: its life
+// from fi_endpoint to fi_close. Its data transfer is a DataPath, what the program sets on it are
+// EpOptions.
 //
 // The core endpoint is created with the fid_ep, so that its name is available immediately; data
 // transfer returns -FI_EOPBADSTATE until fi_enable. Owned by the program; closing it ends the core
@@ -17,11 +18,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/endpoint.h"
 #include "provider/address_server.h"
 #include "provider/cntr.h"
+#include "provider/connection.h"
 #include "provider/cq.h"
 #include "provider/data_path.h"
 #include "provider/domain.h"
@@ -35,12 +38,15 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   ~Ep() { assert(core == nullptr); }
 
   const std::uint64_t caps;
+  const fi_ep_type type;
   std::unique_ptr<Endpoint> core;  // null once it is closed
   EpOptions options;
   DataPath path;
   bool enabled = false;
   std::optional<ServiceAddress> name;             // by which peers find it, if the program gave one
   std::unique_ptr<AddressServer> address_server;  // null: not enabled, or no port
+  EventQueue* events = nullptr;                   // of FI_EP_MSG
+  std::shared_ptr<Connection> connection;         // the same; null: none was asked for yet
   Cq* tx_cq = nullptr;
   Cq* rx_cq = nullptr;
   std::vector<Cntr*> counters;
@@ -50,7 +56,12 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   [[nodiscard]] int bind(Cq& cq, std::uint64_t flags);
   [[nodiscard]] int bind(Cntr& cntr, std::uint64_t flags);
   [[nodiscard]] int bind(AddressVector& av);
+  [[nodiscard]] int bind(EventQueue& eq);
   [[nodiscard]] int enable();
+  // -FI_E* of fi_connect, fi_accept and fi_shutdown; FI_EP_MSG alone. They enable the endpoint.
+  [[nodiscard]] int connect(const void* address, std::span<const std::byte> data);
+  [[nodiscard]] int accept(std::span<const std::byte> data);
+  [[nodiscard]] int shutdown();
   // -FI_E* of fi_setname.
   [[nodiscard]] int set_name(const void* bytes, std::size_t length);
   // Takes this endpoint out of every object that could drive it, and ends the core endpoint.

@@ -15,9 +15,27 @@
 #include <cstring>
 
 #include "core/endpoint.h"
+#include "provider/connection_message.h"
 #include "provider/info.h"
 
 namespace turnout::provider {
+
+// The value of an option, into a place of *length bytes.
+[[nodiscard]] inline int put_option(std::size_t option, void* value, std::size_t* length) noexcept {
+  if (value == nullptr || length == nullptr) return -FI_EINVAL;
+  const bool fits = *length >= sizeof option;
+  *length = sizeof option;
+  if (!fits) return -FI_ETOOSMALL;
+  std::memcpy(value, &option, sizeof option);
+  return 0;
+}
+
+// fi_getopt of what both sides of FI_EP_MSG answer alike: FI_OPT_CM_DATA_SIZE.
+[[nodiscard]] inline int get_connection_option(int level, int name, void* value,
+                                               std::size_t* length) noexcept {
+  if (level != FI_OPT_ENDPOINT || name != FI_OPT_CM_DATA_SIZE) return -FI_ENOPROTOOPT;
+  return put_option(ConnectionMessage::kMostData, value, length);
+}
 
 class EpOptions {
  public:
@@ -31,12 +49,7 @@ class EpOptions {
   // how many bytes it takes).
   int get(int level, int name, void* value, std::size_t* length) const noexcept {
     if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
-    if (value == nullptr || length == nullptr) return -FI_EINVAL;
-    const bool fits = *length >= sizeof(min_multi_recv_);
-    *length = sizeof(min_multi_recv_);
-    if (!fits) return -FI_ETOOSMALL;
-    std::memcpy(value, &min_multi_recv_, sizeof(min_multi_recv_));
-    return 0;
+    return put_option(min_multi_recv_, value, length);
   }
   int set(int level, int name, const void* value, std::size_t length) noexcept {
     if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "provider/eq.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "provider/errors.h"
+#include "provider/library.h"
 #include "provider/ops.h"
 
 namespace turnout::provider {
 namespace {
 
 int close_event_queue(fid* f) {
+  if (EventQueue::of(f).users.load() != 0) return -FI_EBUSY;
   delete &EventQueue::of(f);
   return 0;
 }
@@ -27,8 +31,19 @@ ssize_t read_error(fid_eq* f, fi_eq_err_entry* entry, std::uint64_t /*flags*/) {
   EventQueue& queue = EventQueue::of(f);
   const std::lock_guard hold(queue.mutex);
   if (queue.errors.empty()) return -FI_EAGAIN;
-  *entry = queue.errors.front();
+  EventQueue::Failure& first = queue.errors.front();
+  // With a size of 0 the program gets a pointer, else a copy (fi_eq(3)). Where there are no data
+  // its pointer, which may be uninitialised, is not followed.
+  void* const place = entry->err_data;
+  const std::size_t room = entry->err_data_size;
+  *entry = first.entry;
+  queue.error_data = std::move(first.data);
   queue.errors.pop_front();
+  if (queue.error_data.empty()) return sizeof(fi_eq_err_entry);
+  entry->err_data = room == 0 ? queue.error_data.data() : place;
+  entry->err_data_size =
+      room == 0 ? queue.error_data.size() : std::min(room, queue.error_data.size());
+  if (room != 0) std::memcpy(place, queue.error_data.data(), entry->err_data_size);
   return sizeof(fi_eq_err_entry);
 }
 
@@ -89,9 +104,35 @@ int EventQueue::open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* contex
   return 0;
 }
 
-void EventQueue::push(std::uint32_t number, const void* data, std::size_t length) {
-  Event event{number, std::vector<std::byte>(length)};
-  if (length != 0) std::memcpy(event.data.data(), data, length);
+void EventQueue::push_connection(std::uint32_t number, ::fid* endpoint, fi_info* info,
+                                 std::span<const std::byte> data) {
+  const fi_eq_cm_entry entry{endpoint, info};
+  std::vector<std::byte> bytes(sizeof entry + data.size());
+  std::memcpy(bytes.data(), &entry, sizeof entry);
+  if (!data.empty()) std::memcpy(bytes.data() + sizeof entry, data.data(), data.size());
+  push({number, std::move(bytes), endpoint, InfoPtr(info)});
+}
+
+void EventQueue::forget(const ::fid* endpoint) noexcept {
+  const std::lock_guard hold(mutex);
+  std::erase_if(events, [&](const Event& event) { return event.endpoint == endpoint; });
+  std::erase_if(errors, [&](const Failure& failure) { return failure.entry.fid == endpoint; });
+}
+
+void EventQueue::push_failure(::fid* endpoint, int error, std::span<const std::byte> data) {
+  Failure failure{{}, {data.begin(), data.end()}};
+  failure.entry.fid = endpoint;
+  failure.entry.context = endpoint->context;
+  failure.entry.err = failure.entry.prov_errno = error;
+  {
+    const std::lock_guard hold(mutex);
+    errors.push_back(std::move(failure));
+    if (wait != nullptr) wait->signal();
+  }
+  arrived.notify_one();
+}
+
+void EventQueue::push(Event event) {
   {
     const std::lock_guard hold(mutex);
     events.push_back(std::move(event));
@@ -110,7 +151,7 @@ void EventQueue::push_insertion(::fid* vector, void* insertion, std::uint64_t in
       entry.context = insertion;
       entry.data = index;
       entry.err = error;
-      errors.push_back(entry);
+      errors.push_back({entry, {}});
     }
   }
   const fi_eq_entry entry{vector, insertion, inserted};
@@ -126,7 +167,10 @@ ssize_t EventQueue::take(std::uint32_t* number, void* buffer, std::size_t length
   const std::size_t size = first.data.size();
   *number = first.number;
   if (size != 0) std::memcpy(buffer, first.data.data(), size);
-  if ((flags & FI_PEEK) == 0) events.pop_front();
+  if ((flags & FI_PEEK) == 0) {
+    static_cast<void>(first.info.release());  // in the bytes
+    events.pop_front();
+  }
   return static_cast<ssize_t>(size);
 }
 

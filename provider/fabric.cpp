@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/log.h"
 #include "provider/cntr.h"
@@ -15,6 +16,7 @@
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"
+#include "provider/passive_endpoint.h"
 
 namespace turnout::provider {
 namespace {
@@ -27,6 +29,10 @@ int open_domain2(fid_fabric* f, fi_info* info, fid_domain** domain, std::uint64_
                  void* context) {
   if (flags != 0) return -FI_EOPNOTSUPP;  // FI_PEER: objects of other providers
   return open_domain(f, info, domain, context);
+}
+
+int open_passive_endpoint(fid_fabric* f, fi_info* info, fid_pep** pep, void* context) {
+  return contain([&] { return PassiveEp::open(Fabric::of(f), info, pep, context); });
 }
 
 int open_event_queue(fid_fabric* f, fi_eq_attr* attr, fid_eq** eq, void* context) {
@@ -79,7 +85,7 @@ fi_ops fabric_fid_ops = object_ops(close_unreferenced<Fabric>);
 fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),
     .domain = open_domain,
-    .passive_ep = kNotHere,
+    .passive_ep = open_passive_endpoint,
     .eq_open = open_event_queue,
     .wait_open = kNotHere,
     .trywait = try_wait,
@@ -87,6 +93,16 @@ fi_ops_fabric fabric_ops = {
 };
 
 }  // namespace
+
+Result<ConnectionManager*> Fabric::connection_manager() {
+  const std::lock_guard hold(mutex_);
+  if (manager_ == nullptr) {
+    auto started = ConnectionManager::start();
+    if (!started.ok()) return started.status();
+    manager_ = std::move(started).value();
+  }
+  return manager_.get();
+}
 
 int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
   const Result<Settings>& settings = process_settings();

@@ -8,7 +8,11 @@
 
 #include <atomic>
 #include <cassert>
+#include <memory>
+#include <mutex>
 
+#include "base/status.h"
+#include "provider/connection_manager.h"
 #include "provider/ops.h"
 
 namespace turnout::provider {
@@ -16,10 +20,17 @@ namespace turnout::provider {
 struct Fabric final : Object<Fabric, fid_fabric> {
   std::atomic<unsigned> references{0};
 
+  // Made at its first use. Errors: as ConnectionManager::start.
+  [[nodiscard]] Result<ConnectionManager*> connection_manager();
+
   ~Fabric() { assert(references.load() == 0); }
 
   // Errors: -FI_ENODATA for a name or settings that are not ours.
   static int open(fi_fabric_attr* attr, fid_fabric** fabric, void* context);
+
+ private:
+  std::mutex mutex_;  // of who makes it
+  std::unique_ptr<ConnectionManager> manager_;
 };
 
 // fi_close of a fabric or a domain.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "base/launcher.h"
 #include "base/log.h"
@@ -29,6 +30,8 @@ constexpr std::uint64_t kAnyTagFormat = 0xaaaaaaaaaaaaaaaaull;
 constexpr std::uint64_t kOneSided = FI_RMA | FI_ATOMIC;
 constexpr std::uint64_t kOrder = FI_ORDER_SAS | kAtomicOrder;
 constexpr std::uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+// OFI_CORE_PROV_ONLY of libfabric's include/ofi.h: a provider asks that would be layered over this.
+constexpr std::uint64_t kForLayer = 1ULL << 59;
 constexpr std::uint32_t kHighestThreading = FI_THREAD_ENDPOINT;
 
 struct Wanted {  // the hints; zeros ask for nothing
@@ -49,6 +52,7 @@ struct Ends {
 };
 
 struct Offer {
+  fi_ep_type type = FI_EP_RDM;
   std::string fabric, domain;  // names
   std::uint64_t caps = 0;
   std::size_t context_size = 0, most_context_size = 0;
@@ -56,9 +60,15 @@ struct Offer {
 
 // RDMA needs DC or a connection, which this policy rules out. A program that can do without then
 // emulates it over messages. Atomics are messages.
-std::uint64_t offered_by(const Settings& settings) noexcept {
-  return settings.policy == "static:ud-sendrecv" ? kCapabilities & ~(FI_RMA | FI_RMA_EVENT)
-                                                 : kCapabilities;
+std::uint64_t offered_by(const Settings& settings, fi_ep_type type) noexcept {
+  const std::uint64_t all = type == FI_EP_MSG     ? kConnectedCapabilities
+                            : type == FI_EP_DGRAM ? kDatagramCapabilities
+                                                  : kCapabilities;
+  return settings.policy == "static:ud-sendrecv" ? all & ~(FI_RMA | FI_RMA_EVENT) : all;
+}
+
+std::size_t largest_message(fi_ep_type type) noexcept {
+  return type == FI_EP_DGRAM ? kMaxDatagram : kMaxMessage;
 }
 
 std::uint64_t granted(std::uint64_t asked, std::uint64_t offered) noexcept {
@@ -111,14 +121,13 @@ Refusal check_context(const Attr& a, std::uint64_t op_flags, const Offer& offer,
   return nullptr;
 }
 
-Refusal check_endpoint(const Wanted& w, std::uint64_t caps) noexcept {
+Refusal check_endpoint(const Wanted& w, fi_ep_type type, std::uint64_t caps) noexcept {
   const fi_ep_attr& a = w.ep;
-  if (a.type != FI_EP_UNSPEC && a.type != FI_EP_RDM) return "endpoint type other than FI_EP_RDM";
   if (a.protocol != FI_PROTO_UNSPEC && a.protocol != kProtocol) return "protocol";
   if (a.protocol != FI_PROTO_UNSPEC && a.protocol_version > Address::kVersion) {
     return "protocol_version";
   }
-  if (a.max_msg_size > kMaxMessage) return "max_msg_size";
+  if (a.max_msg_size > largest_message(type)) return "max_msg_size";
   const std::size_t ordered = ordered_size(caps);
   if ((caps & kOneSided) != 0 &&
       (a.max_order_raw_size > ordered || a.max_order_war_size > ordered ||
@@ -154,8 +163,11 @@ Refusal check_domain(const Wanted& w, const Offer& offer) noexcept {
 // Empty: fits.
 std::string check(const Wanted& w, const Offer& offer, std::uint64_t caps) {
   const fi_info& h = w.hints;
-  if ((h.caps & ~kCapabilities) != 0) return "capabilities";
-  if ((h.caps & ~offer.caps) != 0) {
+  const std::uint64_t missing = h.caps & ~offer.caps;
+  if ((missing & ~(FI_RMA | FI_RMA_EVENT)) != 0 || (missing != 0 && offer.type == FI_EP_DGRAM)) {
+    return "capabilities";
+  }
+  if (missing != 0) {
     return "FI_RMA needs DC or connections; the policy static:ud-sendrecv has neither";
   }
   if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) return "address format";
@@ -165,7 +177,7 @@ std::string check(const Wanted& w, const Offer& offer, std::uint64_t caps) {
     return fmt::format("tx_attr->{}", r);
   if (Refusal r = check_context(w.rx, kRxOpFlags, offer, caps))
     return fmt::format("rx_attr->{}", r);
-  if (Refusal r = check_endpoint(w, caps)) return r;
+  if (Refusal r = check_endpoint(w, offer.type, caps)) return r;
   const Refusal r = check_domain(w, offer);
   return r != nullptr ? r : "";
 }
@@ -180,11 +192,11 @@ void fill_context(const Attr& asked, const Offer& offer, std::uint64_t caps, Att
   out.iov_limit = kIovLimit;
 }
 
-void fill_endpoint(const Wanted& w, std::uint64_t caps, fi_ep_attr& ep) noexcept {
-  ep.type = FI_EP_RDM;
+void fill_endpoint(const Wanted& w, fi_ep_type type, std::uint64_t caps, fi_ep_attr& ep) noexcept {
+  ep.type = type;
   ep.protocol = kProtocol;
   ep.protocol_version = Address::kVersion;
-  ep.max_msg_size = kMaxMessage;
+  ep.max_msg_size = largest_message(type);
   ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = ordered_size(caps);
   ep.mem_tag_format = w.ep.mem_tag_format != 0 ? w.ep.mem_tag_format : kAnyTagFormat;
   ep.tx_ctx_cnt = ep.rx_ctx_cnt = 1;
@@ -223,13 +235,16 @@ bool set_text(char*& place, const std::string& text) noexcept {
   return place != nullptr;
 }
 
+AddressPtr copy_of_address(const void* address) {
+  AddressPtr copy(std::malloc(sizeof(Address)), &std::free);
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy.get(), address, sizeof(Address));
+  return copy;
+}
 template <class T>
 AddressPtr copy_of(const T& address) {
   static_assert(sizeof address == sizeof(Address));
-  AddressPtr copy(std::malloc(sizeof address), &std::free);
-  if (copy == nullptr) throw std::bad_alloc();
-  std::memcpy(copy.get(), &address, sizeof address);
-  return copy;
+  return copy_of_address(&address);
 }
 
 // Node and service go before the hints (fi_getinfo(3)). Empty: fine.
@@ -262,8 +277,8 @@ std::string find_ends(const Question& question, const fi_info& hints, Ends& ends
   return "";
 }
 
-int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode, Ends& ends,
-          fi_info** result) noexcept {
+int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode, const Ends& ends,
+          fi_info** result) {
   assert(library().dupinfo != nullptr);  // fi_prov_ini found the library
   InfoPtr info(library().dupinfo(nullptr));
   if (info == nullptr || info->tx_attr == nullptr || info->rx_attr == nullptr ||
@@ -278,7 +293,7 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode, 
   info->tx_attr->rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
   info->tx_attr->tclass = FI_TC_UNSPEC;
   fill_context(w.rx, offer, caps & kRxCapabilities, *info->rx_attr);
-  fill_endpoint(w, caps, *info->ep_attr);
+  fill_endpoint(w, offer.type, caps, *info->ep_attr);
   fill_domain(w, mr_mode, *info->domain_attr);
   info->fabric_attr->fabric = w.fabric.fabric;
   // prov_name stays null: libfabric fills it in.
@@ -286,10 +301,14 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode, 
   info->fabric_attr->api_version = w.api;
   if (!set_text(info->fabric_attr->name, offer.fabric)) return -FI_ENOMEM;
   if (!set_text(info->domain_attr->name, offer.domain)) return -FI_ENOMEM;
-  if (ends.source != nullptr) info->src_addrlen = sizeof(Address);
-  if (ends.destination != nullptr) info->dest_addrlen = sizeof(Address);
-  info->src_addr = ends.source.release();
-  info->dest_addr = ends.destination.release();
+  if (ends.source != nullptr) {
+    info->src_addr = copy_of_address(ends.source.get()).release();
+    info->src_addrlen = sizeof(Address);
+  }
+  if (ends.destination != nullptr) {
+    info->dest_addr = copy_of_address(ends.destination.get()).release();
+    info->dest_addrlen = sizeof(Address);
+  }
   *result = info.release();
   return 0;
 }
@@ -328,28 +347,53 @@ int answer(const Settings& settings, const Question& question, fi_info** result)
     if (hints->fabric_attr != nullptr) w.fabric = *hints->fabric_attr;
   }
   const std::uint64_t budget = budget_of_process(settings).bytes;
-  const Offer offer{"turnout-" + settings.fabric, "turnout-" + settings.device,
-                    offered_by(settings), operation_limits(budget).promised,
-                    operation_limits(budget, SIZE_MAX).promised};
-  std::uint64_t caps = granted(w.hints.caps, offer.caps);
-  std::string refusal = check(w, offer, caps);
-  int mr_mode = registration_mode(w, caps);
-  if (mr_mode < 0 && w.hints.caps == 0) {  // neither was asked for: offer the rest
-    caps &= ~(kOneSided | kAccess);
-    mr_mode = registration_mode(w, caps);
-  }
-  if (refusal.empty() && mr_mode < 0) {
-    refusal = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
-  }
+  const bool any = w.ep.type == FI_EP_UNSPEC;
   Ends ends;
-  if (refusal.empty() && !only_provider) refusal = find_ends(question, w.hints, ends);
-  if (!refusal.empty()) {
-    TURNOUT_LOG(provider, info,
-                "fi_getinfo failed: hints (API {}.{}): {}; ask for no more than fi_info -v lists",
-                FI_MAJOR(api), FI_MINOR(api), refusal);
-    return -FI_ENODATA;
+  bool ends_known = only_provider;
+  std::string refusal;  // the first
+  fi_info** next = result;
+  for (const fi_ep_type type : {FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM}) {
+    if (!any && w.ep.type != type) continue;
+    // libfabric's ofi_rxm and ofi_rxd would build reliable datagrams over these, and be listed
+    // before the ones that are here already.
+    if (type != FI_EP_RDM && (question.flags & kForLayer) != 0) continue;
+    const Offer offer{type,
+                      "turnout-" + settings.fabric,
+                      "turnout-" + settings.device,
+                      offered_by(settings, type),
+                      operation_limits(budget).promised,
+                      operation_limits(budget, SIZE_MAX).promised};
+    std::uint64_t caps = granted(w.hints.caps, offer.caps);
+    std::string why = check(w, offer, caps);
+    int mr_mode = registration_mode(w, caps);
+    if (mr_mode < 0 && w.hints.caps == 0) {  // neither was asked for: offer the rest
+      caps &= ~(kOneSided | kAccess);
+      mr_mode = registration_mode(w, caps);
+    }
+    if (why.empty() && mr_mode < 0) {
+      why = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
+    }
+    if (why.empty() && !ends_known) {
+      why = find_ends(question, w.hints, ends);
+      ends_known = why.empty();
+    }
+    if (!why.empty()) {
+      if (refusal.empty()) refusal = why;
+      continue;
+    }
+    if (const int error = build(w, offer, caps, mr_mode, ends, next); error != 0) {
+      const InfoPtr incomplete(std::exchange(*result, nullptr));
+      return error;
+    }
+    if (only_provider) break;
+    next = &(*next)->next;
   }
-  return build(w, offer, caps, mr_mode, ends, result);
+  if (*result != nullptr) return 0;
+  if (refusal.empty()) refusal = "endpoint type";
+  TURNOUT_LOG(provider, info,
+              "fi_getinfo failed: hints (API {}.{}): {}; ask for no more than fi_info -v lists",
+              FI_MAJOR(api), FI_MINOR(api), refusal);
+  return -FI_ENODATA;
 }
 
 }  // namespace turnout::provider

@@ -30,6 +30,12 @@ inline constexpr std::uint64_t kModifiers =
 inline constexpr std::uint64_t kCapabilities =
     FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | kModifiers | FI_MULTI_RECV | FI_DIRECTED_RECV |
     FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT;
+// Of endpoints that have one peer, and of those that send datagrams.
+inline constexpr std::uint64_t kConnectedCapabilities =
+    kCapabilities & ~(FI_DIRECTED_RECV | FI_SOURCE);
+inline constexpr std::uint64_t kDatagramCapabilities = FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV |
+                                                       FI_DIRECTED_RECV | FI_SOURCE |
+                                                       FI_LOCAL_COMM | FI_REMOTE_COMM;
 // Of these, what costs a message for each operation: who does not ask for it does not get it.
 inline constexpr std::uint64_t kOnlyIfAsked = FI_RMA_EVENT;
 inline constexpr std::uint64_t kTxCapabilities =
@@ -58,6 +64,8 @@ inline constexpr std::size_t kMaxRegions =
     std::numeric_limits<std::uint32_t>::max();  // verbs' keys have 32 bits
 // Open MPI's MTL does not cut messages: no bound of our own below what a length can say.
 inline constexpr std::size_t kMaxMessage = std::numeric_limits<std::ptrdiff_t>::max();
+// Of a datagram: InfiniBand's largest MTU, as libfabric's verbs provider answers.
+inline constexpr std::size_t kMaxDatagram = 4096;
 inline constexpr std::size_t kRemoteDataSize = sizeof(Completion::data);
 inline constexpr std::size_t kMaxErrorText = 1024;  // bytes of an error's text that are kept
 

@@ -2,8 +2,10 @@
 #include "provider/peer_resolver.h"
 
 #include <cassert>
+#include <utility>
 
 #include "provider/av.h"
+#include "provider/connection.h"
 #include "provider/errors.h"
 
 namespace turnout::provider {
@@ -21,7 +23,7 @@ void PeerResolver::unbind() noexcept {
 }
 
 int PeerResolver::look_up(fi_addr_t address, PeerId& peer) {
-  assert(bound());
+  if (av_ == nullptr) return find_connected(peer);
   const Address* found = av_->at(address);
   if (found == nullptr) return -FI_EINVAL;
   const std::uint64_t index = address & av_->index_mask;
@@ -34,6 +36,24 @@ int PeerResolver::look_up(fi_addr_t address, PeerId& peer) {
   assert(known.value() != kAnyPeer);
   if (index >= peers_.size()) peers_.resize(av_->size(), kAnyPeer);
   peer = peers_[index] = known.value();
+  return 0;
+}
+
+void PeerResolver::connect(std::shared_ptr<const Connection> connection) noexcept {
+  assert(!bound());
+  connection_ = std::move(connection);
+}
+
+int PeerResolver::find_connected(PeerId& peer) {
+  using State = Connection::State;
+  const State state = connection_ != nullptr ? connection_->state() : State::connecting;
+  if (state != State::connected) return state == State::ended ? -FI_ESHUTDOWN : -FI_ENOTCONN;
+  if (connected_ == kAnyPeer) {
+    const Result<PeerId> known = core_.peer(connection_->peer());
+    if (!known.ok()) return -fi_error(known.status());
+    connected_ = known.value();
+  }
+  peer = connected_;
   return 0;
 }
 

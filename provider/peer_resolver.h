@@ -11,6 +11,7 @@
 #include <rdma/fi_domain.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/endpoint.h"
@@ -19,6 +20,7 @@
 namespace turnout::provider {
 
 struct AddressVector;
+class Connection;
 
 class PeerResolver {
  public:
@@ -34,9 +36,12 @@ class PeerResolver {
   void bind(AddressVector& av);
   void unbind() noexcept;
   [[nodiscard]] bool bound() const noexcept { return av_ != nullptr; }
+  // FI_EP_MSG: every address means the peer of this connection.
+  void connect(std::shared_ptr<const Connection> connection) noexcept;
 
-  // 0 and the peer, or an error: -FI_EINVAL when no such address is in the vector, or that of
-  // Endpoint::peer. Precondition: bound.
+  // 0 and the peer, or an error: -FI_EINVAL when no such address is in the vector, -FI_ENOTCONN or
+  // -FI_ESHUTDOWN of a connection that is not there yet or any more, or that of Endpoint::peer.
+  // Precondition: bound, or of an FI_EP_MSG endpoint.
   [[nodiscard]] int find(fi_addr_t address, PeerId& peer) {
     if (address < peers_.size() && peers_[address] != kAnyPeer) [[likely]] {
       peer = peers_[address];
@@ -63,9 +68,12 @@ class PeerResolver {
 
  private:
   int look_up(fi_addr_t address, PeerId& peer);
+  int find_connected(PeerId& peer);
 
   Endpoint& core_;
   AddressVector* av_ = nullptr;
+  std::shared_ptr<const Connection> connection_;
+  PeerId connected_ = kAnyPeer;
   const bool directed_, named_;
   std::vector<PeerId> peers_;     // by fi_addr_t; kAnyPeer: not looked up yet
   std::vector<fi_addr_t> names_;  // by PeerId; FI_ADDR_NOTAVAIL: not looked up yet

@@ -44,7 +44,8 @@ TEST(Info, NoHintsOfferEverything) {
     EXPECT_GT(info->ep_attr->max_msg_size, std::size_t{1} << 40);
     EXPECT_EQ(info->fabric_attr->prov_name, nullptr);
     EXPECT_EQ(info->fabric_attr->api_version, api);
-    EXPECT_EQ(info->next, nullptr);
+    ASSERT_NE(info->next, nullptr);  // connected endpoints, and then those of datagrams
+    EXPECT_EQ(info->next->ep_attr->type, FI_EP_MSG);
   }
 }
 
@@ -181,9 +182,17 @@ const Case kCases[] = {
     {"basic as a bit", FI_VERSION(1, 17), FI_RMA,
      [](fi_info& h) { h.domain_attr->mr_mode = FI_MR_BASIC; }, true},
     {"datagrams", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->type = FI_EP_DGRAM; },
+     true},
+    {"tagged datagrams", FI_VERSION(1, 17), FI_TAGGED,
+     [](fi_info& h) { h.ep_attr->type = FI_EP_DGRAM; }, false},
+    {"long datagrams", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) {
+       h.ep_attr->type = FI_EP_DGRAM;
+       h.ep_attr->max_msg_size = provider::kMaxDatagram + 1;
+     },
      false},
     {"connections", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->type = FI_EP_MSG; },
-     false},
+     true},
     {"remote events", FI_VERSION(1, 17), FI_RMA | FI_RMA_EVENT,
      [](fi_info& h) { h.domain_attr->mr_mode = kMrMode; }, true},
     {"automatic progress", FI_VERSION(1, 17), FI_MSG,

@@ -229,7 +229,7 @@ TEST(Endpoint, NeedsItsVectorAndQueues) {
   EXPECT_EQ(fi_enable(ep), 0);
   EXPECT_EQ(fi_close(&ep->fid), 0);
   EXPECT_EQ(fi_scalable_ep(node.domain, info.get(), &ep, nullptr), -FI_ENOSYS);
-  info->ep_attr->type = FI_EP_MSG;
+  info->ep_attr->type = FI_EP_SOCK_STREAM;
   EXPECT_EQ(fi_endpoint(node.domain, info.get(), &ep, nullptr), -FI_EINVAL);
 }
 

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "provider/connection.h"
+
+#include <poll.h>
+#include <rdma/fi_errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <utility>
+
+#include "base/log.h"
+#include "provider/eq.h"
+#include "provider/passive_endpoint.h"
+
+namespace turnout::provider {
+
+Connection::Connection(ConnectionManager& manager, State state) : manager_(manager), state_(state) {
+  handle_.fclass = FI_CLASS_CONNREQ;
+}
+
+Connection::~Connection() {
+  end();
+}
+
+int Connection::begin(ConnectionManager& manager, const ServiceAddress& to, const Address& own,
+                      std::span<const std::byte> data, ::fid* endpoint, EventQueue& events,
+                      std::shared_ptr<Connection>& made) {
+  ConnectionMessage request;
+  request.address = own;
+  request.data.assign(data.begin(), data.end());
+  std::shared_ptr<Connection> fresh(new Connection(manager, State::connecting));
+  fresh->to_ = to;
+  fresh->request_ = request.encode();
+  fresh->endpoint_ = endpoint;
+  fresh->events_ = &events;
+  {
+    const std::lock_guard hold(fresh->mutex_);
+    if (const int error = fresh->connect_next(); error != 0) return -error;
+  }
+  made = std::move(fresh);
+  return 0;
+}
+
+void Connection::receive(ConnectionManager& manager, Descriptor socket,
+                         std::shared_ptr<Listener> listener) {
+  std::shared_ptr<Connection> fresh(new Connection(manager, State::receiving_request));
+  fresh->socket_ = std::move(socket);
+  fresh->listener_ = std::move(listener);
+  // Who cannot be watched is closed, and tries again.
+  static_cast<void>(manager.watch(fresh->socket_.get(), EPOLLIN, fresh));
+}
+
+// 0: an attempt is under way. Else the errno of the last socket address.
+int Connection::connect_next() {
+  int error = EADDRNOTAVAIL;
+  while (next_ < to_.count) {
+    const sockaddr* const at = to_.socket(next_++);
+    close();
+    socket_ = Descriptor(::socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket_) {
+      error = errno;
+    } else if (connect(socket_.get(), at, length_of(at)) != 0 && errno != EINPROGRESS) {
+      error = errno;
+    } else {
+      error = manager_.watch(socket_.get(), EPOLLOUT, shared_from_this());
+      if (error == 0) return 0;
+    }
+  }
+  close();
+  return error;
+}
+
+void Connection::finish_connecting() {
+  // An event of a former socket with this number says nothing.
+  pollfd writable{socket_.get(), POLLOUT, 0};
+  if (poll(&writable, 1, 0) == 0) return;
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  if (error != 0) {
+    if (connect_next() != 0) fail(error);
+    return;
+  }
+  // A new connection has room for it.
+  const ssize_t sent = ::send(socket_.get(), request_.data(), request_.size(), MSG_NOSIGNAL);
+  if (sent != static_cast<ssize_t>(request_.size())) {
+    fail(sent < 0 ? errno : EIO);
+    return;
+  }
+  state_.store(State::awaiting_reply, std::memory_order_release);
+  if (const int watched = manager_.watch(socket_.get(), EPOLLIN, shared_from_this()); watched != 0)
+    fail(watched);
+}
+
+bool Connection::receive_message() {
+  for (;;) {
+    const Result<std::size_t> wanted = ConnectionMessage::length_of(received_);
+    if (!wanted.ok()) {
+      TURNOUT_LOG(provider, warn, "connecting endpoints failed: {}; is it Turnout's port?",
+                  wanted.status().text());
+      fail(FI_ECONNABORTED);
+      return false;
+    }
+    const std::size_t have = received_.size();
+    if (have == wanted.value()) return true;
+    received_.resize(wanted.value());
+    const ssize_t n = recv(socket_.get(), received_.data() + have, received_.size() - have, 0);
+    const int error = errno;
+    received_.resize(have + static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    if (n > 0) continue;
+    if (n < 0 && (error == EAGAIN || error == EINTR)) return false;
+    fail(n == 0 ? FI_ECONNABORTED : error);
+    return false;
+  }
+}
+
+void Connection::handle_message() {
+  using Kind = ConnectionMessage::Kind;
+  Result<ConnectionMessage> message = ConnectionMessage::decode(received_);
+  received_.clear();
+  const bool asked = state() == State::receiving_request;
+  if (!message.ok() || (message->kind == Kind::request) != asked) {
+    TURNOUT_LOG(provider, warn, "connecting endpoints failed: {}; is it Turnout's port?",
+                message.ok() ? "unexpected kind of message" : message.status().text());
+    fail(FI_ECONNABORTED);
+    return;
+  }
+  if (message->kind == Kind::reject) {
+    fail(FI_ECONNREFUSED, message->data);
+    return;
+  }
+  peer_ = message->address;
+  if (asked) {
+    state_.store(State::requested, std::memory_order_release);
+    const std::shared_ptr<Listener> listener = std::move(listener_);
+    listener->report(shared_from_this(), message->data);
+  } else {
+    state_.store(State::connected, std::memory_order_release);
+    report(FI_CONNECTED, message->data);
+  }
+}
+
+void Connection::ready() noexcept {
+  static_cast<void>(contain([this] {
+    const std::lock_guard hold(mutex_);
+    switch (state()) {
+      case State::connecting:
+        finish_connecting();
+        break;
+      case State::awaiting_reply:
+      case State::receiving_request:
+        if (receive_message()) handle_message();
+        break;
+      case State::requested:
+      case State::connected: {
+        // Nothing follows but the end.
+        std::byte byte{};
+        const ssize_t n = recv(socket_.get(), &byte, sizeof byte, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
+        const bool was_connected = state() == State::connected;
+        close();
+        state_.store(State::ended, std::memory_order_release);
+        if (was_connected) report(FI_SHUTDOWN);
+        break;
+      }
+      case State::ended:
+        break;
+    }
+    return 0;
+  }));
+}
+
+void Connection::give_to(::fid* endpoint, EventQueue& events) {
+  const std::lock_guard hold(mutex_);
+  endpoint_ = endpoint;
+  events_ = &events;
+}
+
+int Connection::accept(const Address& own, std::span<const std::byte> data) {
+  const std::lock_guard hold(mutex_);
+  if (state() == State::ended) return -FI_ECONNABORTED;
+  if (state() != State::requested) return -FI_EOPBADSTATE;
+  assert(events_ != nullptr);
+  if (const int error = send(ConnectionMessage::Kind::accept, own, data); error != 0) {
+    close();
+    state_.store(State::ended, std::memory_order_release);
+    return -FI_ECONNABORTED;
+  }
+  state_.store(State::connected, std::memory_order_release);
+  report(FI_CONNECTED);
+  return 0;
+}
+
+int Connection::reject(std::span<const std::byte> data) {
+  const std::lock_guard hold(mutex_);
+  // Who has gone needs no answer.
+  if (state() == State::requested)
+    static_cast<void>(send(ConnectionMessage::Kind::reject, {}, data));
+  close();
+  state_.store(State::ended, std::memory_order_release);
+  return 0;
+}
+
+void Connection::end() noexcept {
+  const std::lock_guard hold(mutex_);
+  events_ = nullptr;
+  close();
+  state_.store(State::ended, std::memory_order_release);
+}
+
+// 0 or an errno.
+int Connection::send(ConnectionMessage::Kind kind, const Address& own,
+                     std::span<const std::byte> data) {
+  ConnectionMessage message;
+  message.kind = kind;
+  message.address = own;
+  message.data.assign(data.begin(), data.end());
+  const std::vector<std::byte> bytes = message.encode();
+  const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent == static_cast<ssize_t>(bytes.size())) return 0;
+  return sent < 0 ? errno : EIO;
+}
+
+void Connection::fail(int error, std::span<const std::byte> data) {
+  close();
+  state_.store(State::ended, std::memory_order_release);
+  if (events_ != nullptr) events_->push_failure(endpoint_, error, data);
+}
+
+void Connection::close() noexcept {
+  if (!socket_) return;
+  manager_.forget(socket_.get());
+  // A child of a fork() may have the socket, too.
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  socket_.reset();
+}
+
+void Connection::report(std::uint32_t event, std::span<const std::byte> data) {
+  if (events_ != nullptr) events_->push_connection(event, endpoint_, nullptr, data);
+}
+
+}  // namespace turnout::provider

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "provider/passive_endpoint.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "provider/eq.h"
+#include "provider/errors.h"
+#include "provider/info.h"
+#include "provider/ops.h"
+
+namespace turnout::provider {
+namespace {
+
+int close_passive(fid* f) {
+  delete &PassiveEp::of(f);
+  return 0;
+}
+
+int bind_passive(fid* f, fid* other, std::uint64_t flags) {
+  PassiveEp& pep = PassiveEp::of(f);
+  if (flags != 0) return -FI_EBADFLAGS;
+  if (other->fclass != FI_CLASS_EQ || pep.events != nullptr) return -FI_EINVAL;
+  pep.events = &EventQueue::of(other);
+  pep.events->users.fetch_add(1);
+  return 0;
+}
+
+int control_passive(fid* f, int command, void* argument) {
+  if (command != FI_BACKLOG) return -FI_ENOSYS;
+  const int* const backlog = static_cast<const int*>(argument);
+  if (backlog == nullptr || *backlog < 1) return -FI_EINVAL;
+  PassiveEp::of(f).backlog = *backlog;
+  return 0;
+}
+
+int get_passive_option(fid*, int level, int name, void* value, std::size_t* length) {
+  return get_connection_option(level, name, value, length);
+}
+
+int listen_at(fid_pep* f) {
+  return contain([&] { return PassiveEp::of(f).listen(); });
+}
+
+int reject_request(fid_pep* f, fid_t handle, const void* data, std::size_t length) {
+  if (length > ConnectionMessage::kMostData) return -FI_EINVAL;
+  return contain([&] {
+    return PassiveEp::of(f).reject(handle, {static_cast<const std::byte*>(data), length});
+  });
+}
+
+int get_passive_name(fid_t f, void* out, std::size_t* length) {
+  if (f->fclass != FI_CLASS_PEP || length == nullptr) return -FI_EINVAL;
+  return contain([&] { return PassiveEp::of(f).get_name(out, length); });
+}
+
+int set_passive_name(fid_t f, void* address, std::size_t length) {
+  if (f->fclass != FI_CLASS_PEP || address == nullptr) return -FI_EINVAL;
+  return contain([&] { return PassiveEp::of(f).set_name(address, length); });
+}
+
+fi_ops passive_fid_ops = object_ops(close_passive, bind_passive, control_passive);
+
+fi_ops_ep passive_ops = [] {
+  auto ops = every_call<fi_ops_ep>(kNotHere);
+  ops.getopt = get_passive_option;
+  return ops;
+}();
+
+fi_ops_cm passive_cm_ops = [] {
+  auto ops = every_call<fi_ops_cm>(kNotHere);
+  ops.setname = set_passive_name;
+  ops.getname = get_passive_name;
+  ops.listen = listen_at;
+  ops.reject = reject_request;
+  return ops;
+}();
+
+bool is_any(const sockaddr* at) noexcept {
+  if (at->sa_family == AF_INET) {
+    sockaddr_in four{};
+    std::memcpy(&four, at, sizeof four);
+    return four.sin_addr.s_addr == htonl(INADDR_ANY);
+  }
+  sockaddr_in6 six{};
+  std::memcpy(&six, at, sizeof six);
+  return IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr) != 0;
+}
+
+// Where others reach who listens at all addresses of this host: at the first that is not a loopback
+// address, if there is one.
+ServiceAddress reachable(std::uint16_t port) {
+  struct Free {
+    void operator()(ifaddrs* list) const noexcept { freeifaddrs(list); }
+  };
+  sockaddr_in best{};
+  best.sin_family = AF_INET;
+  best.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ifaddrs* first = nullptr;
+  const int error = getifaddrs(&first);
+  const std::unique_ptr<ifaddrs, Free> list(error == 0 ? first : nullptr);
+  for (const ifaddrs* one = list.get(); one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    std::memcpy(&best, one->ifa_addr, sizeof best);
+    break;
+  }
+  best.sin_port = htons(port);
+  ServiceAddress name;
+  name.count = 1;
+  std::memcpy(name.sockets[0].data(), &best, sizeof best);
+  return name;
+}
+
+}  // namespace
+
+int Listener::start(int backlog) {
+  const std::lock_guard hold(mutex_);
+  if (::listen(socket_.get(), backlog) != 0) return -errno;
+  return -manager_.watch(socket_.get(), EPOLLIN, shared_from_this());
+}
+
+void Listener::stop() noexcept {
+  const std::lock_guard hold(mutex_);
+  owner_ = nullptr;
+  manager_.forget(socket_.get());
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  socket_.reset();
+}
+
+void Listener::report(std::shared_ptr<Connection> request, std::span<const std::byte> data) {
+  const std::lock_guard hold(mutex_);
+  if (owner_ == nullptr) return;  // nobody listens any more: the connection ends
+  InfoPtr info(library().dupinfo(owner_->info.get()));
+  if (info == nullptr) return;
+  info->handle = request->handle();
+  const Address& peer = request->peer();
+  void* const copy = std::malloc(sizeof peer);  // libfabric releases it
+  if (copy == nullptr) return;
+  std::memcpy(copy, &peer, sizeof peer);
+  std::free(info->dest_addr);
+  info->dest_addr = copy;
+  info->dest_addrlen = sizeof peer;
+  manager_.add_request(request->handle(), request);
+  owner_->events->push_connection(FI_CONNREQ, &owner_->fid, info.release(), data);
+}
+
+void Listener::ready() noexcept {
+  static_cast<void>(contain([this] {
+    const std::lock_guard hold(mutex_);
+    if (owner_ == nullptr) return 0;
+    Descriptor client(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (client) Connection::receive(manager_, std::move(client), shared_from_this());
+    return 0;
+  }));
+}
+
+PassiveEp::~PassiveEp() {
+  if (listener != nullptr) listener->stop();
+  if (events != nullptr) events->users.fetch_sub(1);
+  fabric.references.fetch_sub(1);
+}
+
+int PassiveEp::open(Fabric& fabric, fi_info* info, fid_pep** pep, void* context) {
+  if (info == nullptr || info->ep_attr == nullptr || info->ep_attr->type != FI_EP_MSG)
+    return -FI_EINVAL;
+  InfoPtr described(library().dupinfo(info));
+  if (described == nullptr) return -FI_ENOMEM;
+  auto made = std::make_unique<PassiveEp>(fabric, std::move(described));
+  if (info->src_addr != nullptr) {
+    if (const int error = made->set_name(info->src_addr, info->src_addrlen); error != 0)
+      return error;
+  }
+  made->fid = {FI_CLASS_PEP, context, &passive_fid_ops};
+  made->ops = &passive_ops;
+  made->cm = &passive_cm_ops;
+  *pep = made.release();
+  return 0;
+}
+
+int PassiveEp::set_name(const void* bytes, std::size_t length) {
+  if (socket || listener != nullptr) return -FI_EOPBADSTATE;
+  const Result<ServiceAddress> given = ServiceAddress::decode(bytes, length);
+  if (!given.ok()) {
+    TURNOUT_LOG(provider, warn, "naming an endpoint failed: {}; take src_addr of fi_getinfo",
+                given.status().text());
+    return -FI_EINVAL;
+  }
+  name = given.value();
+  return 0;
+}
+
+int PassiveEp::bind_socket() {
+  if (socket || listener != nullptr) return 0;
+  if (!name.has_value()) {
+    const auto any = ServiceAddress::look_up(nullptr, "0", {.source = true});
+    if (!any.ok()) return -FI_EADDRNOTAVAIL;
+    name = any.value();
+  }
+  const sockaddr* const at = name->socket();
+  Descriptor fd(::socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return -errno;
+  const int on = 1, off = 0;
+  static_cast<void>(setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  if (at->sa_family == AF_INET6)
+    static_cast<void>(setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off));
+  if (::bind(fd.get(), at, length_of(at)) != 0) {
+    const int error = errno;
+    TURNOUT_LOG(provider, error,
+                "binding a passive endpoint failed: {}: {}; choose another service",
+                name->to_string(), strerrordesc_np(error));
+    return -error;
+  }
+  ServiceAddress bound;
+  bound.count = 1;
+  socklen_t length = sizeof(sockaddr_in6);
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(bound.sockets[0].data()), &length) != 0)
+    return -errno;
+  name = is_any(bound.socket()) ? reachable(bound.port()) : bound;
+  socket = std::move(fd);
+  return 0;
+}
+
+int PassiveEp::get_name(void* out, std::size_t* length) {
+  const std::size_t room = *length;
+  *length = sizeof(ServiceAddress);
+  if (room != 0 && out == nullptr) return -FI_EINVAL;
+  if (const int error = bind_socket(); error != 0) return error;
+  if (room != 0) std::memcpy(out, &*name, std::min(room, sizeof *name));
+  return room < sizeof *name ? -FI_ETOOSMALL : 0;
+}
+
+int PassiveEp::listen() {
+  if (listener != nullptr) return -FI_EOPBADSTATE;
+  if (events == nullptr) return -FI_ENOEQ;
+  if (const int error = bind_socket(); error != 0) return error;
+  const auto manager = fabric.connection_manager();
+  if (!manager.ok()) return -fi_error(manager.status());
+  auto made = std::make_shared<Listener>(*manager.value(), *this, std::move(socket));
+  const int error = made->start(backlog > 0 ? backlog : SOMAXCONN);
+  if (error != 0) {
+    made->stop();
+    return error;
+  }
+  listener = std::move(made);
+  return 0;
+}
+
+int PassiveEp::reject(::fid* handle, std::span<const std::byte> data) {
+  const auto manager = fabric.connection_manager();
+  if (!manager.ok()) return -fi_error(manager.status());
+  const std::shared_ptr<Connection> request = manager.value()->take_request(handle);
+  return request == nullptr ? -FI_EINVAL : request->reject(data);
+}
+
+}  // namespace turnout::provider
