@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Libraries of others over verbs on the virtual adapter: UCX's rc_verbs and ud_verbs through ucx_perftest,
-libfabric's own verbs provider through fi_pingpong, and qperf, which waits for events unless it is told to poll.
+libfabric's own verbs provider through fi_pingpong, qperf, which waits for events unless it is told to poll, and fio's
+engine rdma.
 
     verbs_users.py BUILD [--only REGEX]
 
-Each line is a server and a client that must both end with 0 (and ucx_perftest and qperf must have measured).
+Each line is a server and a client that must both end with 0 (and ucx_perftest, qperf and fio must have measured).
 """
 import argparse
 import os
@@ -25,7 +26,7 @@ QPERF_TESTS = ["rc_lat", "rc_bw", "rc_bi_bw", "uc_lat", "uc_bw", "uc_bi_bw", "ud
                "rc_rdma_write_poll_lat", "uc_rdma_write_lat", "uc_rdma_write_bw", "uc_rdma_write_poll_lat",
                "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add"]
 # What the programs print with what they have measured.
-MEASURED = {"ucx_perftest": "Final:", "qperf": " = "}
+MEASURED = {"ucx_perftest": "Final:", "qperf": " = ", "fio": "BW="}
 FABRICS = [("verbs", "msg"), ("verbs", "dgram"), ("verbs;ofi_rxm", "rdm"), ("verbs;ofi_rxd", "rdm")]
 
 
@@ -48,6 +49,14 @@ def cases():
             # A second each, the shortest it has; "quit" ends the server.
             yield (f"qperf {test} {mode}", {}, ["qperf", "-lp"], ["-lp"],
                    ["localhost", "-t", "1"] + polls + [test, "quit"])
+
+
+    for verb in ("write", "read", "send"):
+        # fio asks for no RNR retries: of sends no more than the receiver has posted receives for.
+        size = ["--bs=4k", "--size=64k"] if verb == "send" else ["--bs=64k", "--size=64m"]
+        common = ["--ioengine=rdma", f"--verb={verb}", "--iodepth=16"] + size
+        yield (f"fio {verb}", {}, ["fio", "--name=receiver", "--rw=read"] + common + ["--port"], ["--port"],
+               ["--hostname=127.0.0.1", "--rw=write"])
 
 
 def run(turnout, number, variables, server_words, port_option, client_words):
