@@ -193,6 +193,28 @@ Status Startup::create_queues() {
   return status;
 }
 
+// The adapter has no more queue pairs, or no memory for them. True: those that are there are enough
+// to send with, and some of them make room for those that follow.
+bool Startup::settles_for_fewer(const Status& failure, std::size_t targets) {
+  Settings& settings = context_.settings;
+  std::vector<std::unique_ptr<MessageQueue>>& made = resources_.pool(Purpose::data);
+  const std::size_t following = targets + 2 * (settings.credit_qps + settings.establishment_qps);
+  const bool exhausted = failure.sys_errno() == ENOMEM || failure.sys_errno() == EAGAIN;
+  if (!exhausted || made.size() <= targets) return false;
+  const std::size_t kept = std::max(targets, made.size() - std::min(following, made.size()));
+  TURNOUT_LOG(endpoint, warn,
+              "creating DC initiators failed: {} of {}: {}; continuing with {}; set "
+              "TURNOUT_DATA_QPS to ask for fewer",
+              made.size() + 1, settings.data_qps, failure.text(), kept);
+  while (made.size() > kept) {
+    resources_.queues.pop_back();
+    made.pop_back();
+    --resources_.default_queues;
+  }
+  settings.data_qps = kept;
+  return true;
+}
+
 Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
                             ibv_srq* srq) {
   UnsignalledBuffers& unsignalled =
@@ -228,8 +250,10 @@ Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t
     auto queue = std::make_unique<DcInitiator>(static_cast<std::uint32_t>(resources_.queues.size()),
                                                kQueueDepth, unsignalled);
     if (Status s = queue->create(*context_.device, resources_.send_cq.get(), kQueueDepth, tuning);
-        !s.ok())
+        !s.ok()) {
+      if (purpose == Purpose::data && settles_for_fewer(s, targets)) break;
       return s;
+    }
     add(std::move(queue));
   }
   if (purpose == Purpose::data)
