@@ -183,35 +183,45 @@ Status Startup::create_queues() {
 
   shared_receives_.begin_receives();
   if (!context_.over_datagrams()) resources_.targets.reserve(targets);
+  do {
+    status = create_pools();
+  } while (!status.ok() && settles_for_fewer(status));
+  return status;
+}
+
+Status Startup::create_pools() {
+  const std::uint64_t credit = context_.settings.credit_qps,
+                      establishment = context_.settings.establishment_qps;
   ibv_srq* const control = resources_.control_srq.get();
-  const std::uint64_t credit = settings.credit_qps, establishment = settings.establishment_qps;
-  status = create_pool(Purpose::data, settings.data_qps, context_.data_targets(),
-                       resources_.data_srq.get());
+  Status status = create_pool(Purpose::data, context_.settings.data_qps, context_.data_targets(),
+                              resources_.data_srq.get());
   if (status.ok()) status = create_pool(Purpose::credit, credit, credit, control);
   if (status.ok())
     status = create_pool(Purpose::establishment, establishment, establishment, control);
   return status;
 }
 
-// The adapter has no more queue pairs, or no memory for them. True: those that are there are enough
-// to send with, and some of them make room for those that follow.
-bool Startup::settles_for_fewer(const Status& failure, std::size_t targets) {
+// The adapter has no more queue pairs, or no memory for them. True: fewer that send data would do,
+// and none was created.
+bool Startup::settles_for_fewer(const Status& failure) {
   Settings& settings = context_.settings;
-  std::vector<std::unique_ptr<MessageQueue>>& made = resources_.pool(Purpose::data);
-  const std::size_t following = targets + 2 * (settings.credit_qps + settings.establishment_qps);
   const bool exhausted = failure.sys_errno() == ENOMEM || failure.sys_errno() == EAGAIN;
-  if (!exhausted || made.size() <= targets) return false;
-  const std::size_t kept = std::max(targets, made.size() - std::min(following, made.size()));
+  const std::size_t least = context_.data_targets();
+  if (!exhausted || settings.data_qps <= least) return false;
+  // What there was room for, less what comes after it.
+  const std::size_t made = resources_.pool(Purpose::data).size();
+  const std::size_t others = least + 2 * (settings.credit_qps + settings.establishment_qps);
+  const std::size_t fewer = std::max(least, made - std::min(others, made));
   TURNOUT_LOG(endpoint, warn,
-              "creating DC initiators failed: {} of {}: {}; continuing with {}; set "
+              "creating {} queue pairs that send data failed: {}; continuing with {}; set "
               "TURNOUT_DATA_QPS to ask for fewer",
-              made.size() + 1, settings.data_qps, failure.text(), kept);
-  while (made.size() > kept) {
-    resources_.queues.pop_back();
-    made.pop_back();
-    --resources_.default_queues;
-  }
-  settings.data_qps = kept;
+              settings.data_qps, failure.text(), fewer);
+  settings.data_qps = fewer;
+  resources_.queues.clear();
+  for (const Purpose purpose : {Purpose::data, Purpose::credit, Purpose::establishment})
+    resources_.pool(purpose).clear();
+  resources_.default_queues = 0;
+  resources_.targets.clear();
   return true;
 }
 
@@ -250,10 +260,8 @@ Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t
     auto queue = std::make_unique<DcInitiator>(static_cast<std::uint32_t>(resources_.queues.size()),
                                                kQueueDepth, unsignalled);
     if (Status s = queue->create(*context_.device, resources_.send_cq.get(), kQueueDepth, tuning);
-        !s.ok()) {
-      if (purpose == Purpose::data && settles_for_fewer(s, targets)) break;
+        !s.ok())
       return s;
-    }
     add(std::move(queue));
   }
   if (purpose == Purpose::data)

@@ -35,7 +35,8 @@ class Startup : ComponentsUser {
   [[nodiscard]] bool fits_at_start() const noexcept;
   [[nodiscard]] Status check_budget() const;
   [[nodiscard]] Status reserve_fixed();
-  [[nodiscard]] bool settles_for_fewer(const Status& failure, std::size_t targets);
+  [[nodiscard]] Status create_pools();
+  [[nodiscard]] bool settles_for_fewer(const Status& failure);
   [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
                                             std::uint64_t targets) const noexcept;
 };

@@ -30,11 +30,12 @@ enum class Key : std::uint8_t {
   opcode,
   object,
   status,
-  error
+  error,
+  limit
 };
-constexpr std::array<std::string_view, 13> kKeys = {
-    "probability", "after", "count",  "times",  "time",   "at",   "every",
-    "rank",        "qp",    "opcode", "object", "status", "errno"};
+constexpr std::array<std::string_view, 14> kKeys = {
+    "probability", "after", "count",  "times",  "time",   "at",    "every",
+    "rank",        "qp",    "opcode", "object", "status", "errno", "limit"};
 constexpr std::uint32_t bits() {
   return 0;
 }
@@ -60,7 +61,7 @@ constexpr std::array<KindInfo, 11> kKinds = {{
     {"timeout", kRequestKeys | bits(Key::times), 0, false},
     {"error", kRequestKeys | bits(Key::status), 1, false},
     {"qp_fatal", kRequestKeys, 1, false},
-    {"create", kCommonKeys | bits(Key::object, Key::error), 0, false},
+    {"create", kCommonKeys | bits(Key::object, Key::error, Key::limit), 0, false},
     {"slow", kCommonKeys | bits(Key::time), 0, true},
     {"cq_overrun", kCommonKeys, 1, false},
     {"link_down", bits(Key::at, Key::time, Key::every, Key::rank), 0, false},
@@ -198,6 +199,8 @@ Status read_key(std::string_view item, Key key, std::string_view name, std::stri
       return find(item, name, text, kStatuses, fault.status);
     case Key::error:
       return find(item, name, text, kErrors, fault.error);
+    case Key::limit:
+      return read_count(item, name, text, fault.limit);
   }
   return {};
 }
@@ -252,6 +255,8 @@ Result<Fault> read_fault(std::string_view item) {
       return status;
   }
   if (kind->needs_time && fault.time == 0) return invalid(item, "time=DURATION is missing");
+  if (fault.limit != 0 && !is_counted(fault.object))
+    return invalid(item, "limit: expected object=mr, cq, srq or qp");
   if (fault.every != 0 && (fault.time == 0 || fault.every <= fault.time)) {
     return invalid(item, "every: expected a time= that is shorter");
   }
@@ -286,10 +291,6 @@ std::uint8_t service_bit(QpKind kind) noexcept {
 }
 
 }  // namespace
-
-std::string_view name_of(FaultKind kind) noexcept {
-  return kKinds[static_cast<std::size_t>(kind)].name;
-}
 
 bool Fault::is_for(QpKind queue_pair, std::uint8_t operation) const noexcept {
   if (is_local(operation)) return false;  // nothing of it reaches the wire

@@ -37,6 +37,12 @@ enum class FaultKind : std::uint8_t {
 
 enum class FaultObject : std::uint8_t { any, pd, mr, mw, ah, channel, cq, srq, qp, xrcd };
 
+// Does `limit` count such objects?
+[[nodiscard]] constexpr bool is_counted(FaultObject object) noexcept {
+  return object == FaultObject::mr || object == FaultObject::cq || object == FaultObject::srq ||
+         object == FaultObject::qp;
+}
+
 // Kinds of queue pairs and of requests, one bit each; 0: all.
 enum : std::uint8_t { kFaultRc = 1, kFaultUc = 2, kFaultUd = 4, kFaultDc = 8, kFaultXrc = 16 };
 enum : std::uint8_t { kFaultSend = 1, kFaultWrite = 2, kFaultRead = 4, kFaultAtomic = 8 };
@@ -48,6 +54,7 @@ struct Fault {
   std::uint64_t after = 0;  // so many are spared first
   std::uint64_t count = 0;  // at most so many are hit; 0: no limit
   std::uint64_t times = 0;  // rnr, timeout: attempts at one request; 0: all
+  std::uint64_t limit = 0;  // create: while there are so many objects; 0: always
   std::int64_t time = 0;    // delay, slow: how long; link_down: until it is up again, 0: never
   std::int64_t at = 0;      // link_down, device_fatal: after the adapter was opened
   std::int64_t every = 0;   // link_down: again after so long; 0: once
@@ -79,7 +86,5 @@ class FaultPlan {
   std::vector<std::uint64_t> streams_;  // of random numbers, for each
   std::uint64_t seed_ = 1;
 };
-
-[[nodiscard]] std::string_view name_of(FaultKind kind) noexcept;
 
 }  // namespace turnout::hca

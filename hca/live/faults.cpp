@@ -220,7 +220,8 @@ int Faults::refuse(FaultObject object) noexcept {
   for (std::size_t i = 0; i < plan_.faults().size(); ++i) {
     const Fault& fault = plan_.faults()[i];
     const bool meant = fault.object == FaultObject::any || fault.object == object;
-    if (fault.kind != FaultKind::create || !meant || !draw(i)) continue;
+    if (fault.kind != FaultKind::create || !meant) continue;
+    if (fault.limit > objects_[static_cast<std::size_t>(object)].load() || !draw(i)) continue;
     note(i, fmt::format("call {} fails: {}", counts_[i].seen.load(std::memory_order_relaxed),
                         std::generic_category().message(fault.error)));
     return fault.error;

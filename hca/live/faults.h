@@ -11,6 +11,7 @@
 // the locks that the caller holds are named.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <mutex>
@@ -51,6 +52,11 @@ class Faults : LiveParts {
   void taken(Cq& cq) noexcept;
   // 0, or the errno of an object that cannot be created.
   [[nodiscard]] int refuse(FaultObject object) noexcept;
+  // One that is_counted() was created, or destroyed.
+  void count(FaultObject object, bool created) noexcept {
+    auto& number = objects_[static_cast<std::size_t>(object)];
+    created ? number.fetch_add(1) : number.fetch_sub(1);
+  }
 
   // When something happens to the port; UINT64_MAX: nothing more.
   [[nodiscard]] std::uint64_t next_due() const noexcept { return next_due_; }
@@ -89,6 +95,9 @@ class Faults : LiveParts {
 
   FaultPlan plan_;
   std::vector<Counts> counts_;
+  // Of each kind, that this process has.
+  std::array<std::atomic<std::uint64_t>, static_cast<std::size_t>(FaultObject::xrcd) + 1>
+      objects_{};
   std::vector<Timer> timers_;            // of each fault
   std::uint64_t next_due_ = UINT64_MAX;  // written by the firmware thread, and before it starts
   std::atomic<std::uint32_t> ports_down_{0};  // faults that hold the port down

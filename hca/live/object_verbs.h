@@ -38,14 +38,17 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                       unsigned access) override {
     if (refused(FaultObject::mr)) return nullptr;
-    return regions.add(pd, address, length, iova, access);
+    return created(FaultObject::mr, regions.add(pd, address, length, iova, access));
   }
   Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova, int fd,
                     unsigned access) override {
     if (refused(FaultObject::mr)) return nullptr;
-    return regions.add_file(pd, offset, length, iova, fd, access);
+    return created(FaultObject::mr, regions.add_file(pd, offset, length, iova, fd, access));
   }
-  int deregister(Mr& mr) override { return regions.remove(mr); }
+  int deregister(Mr& mr) override {
+    const bool own = !mr.imported;
+    return destroyed(FaultObject::mr, regions.remove(mr), own);
+  }
   Mr* import_region(Pd& pd, std::uint32_t handle) override { return regions.import(pd, handle); }
   int reregister(Mr& mr, const Reregistration& change) override {
     return regions.change(mr, change);
@@ -64,21 +67,24 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   }
   int destroy_channel(Channel& channel) override { return LiveEvents::destroy_channel(channel); }
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override {
-    return refused(FaultObject::cq) ? nullptr : completions.create(context, attr);
+    if (refused(FaultObject::cq)) return nullptr;
+    return created(FaultObject::cq, completions.create(context, attr));
   }
   int resize_cq(Cq& cq, int entries) override { return completions.resize(cq, entries); }
-  int destroy_cq(Cq& cq) override { return completions.destroy(cq); }
+  int destroy_cq(Cq& cq) override { return destroyed(FaultObject::cq, completions.destroy(cq)); }
   Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) override {
-    return refused(FaultObject::srq) ? nullptr : srqs.create(pd, attr, xrcd, cq);
+    if (refused(FaultObject::srq)) return nullptr;
+    return created(FaultObject::srq, srqs.create(pd, attr, xrcd, cq));
   }
   int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) override {
     return srqs.modify(srq, attr, mask);
   }
   int query_srq(Srq& srq, ibv_srq_attr& attr) override { return srqs.query(srq, attr); }
-  int destroy_srq(Srq& srq) override { return srqs.destroy(srq); }
+  int destroy_srq(Srq& srq) override { return destroyed(FaultObject::srq, srqs.destroy(srq)); }
   Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                 const mlx5dv_qp_init_attr* dc) override {
-    return refused(FaultObject::qp) ? nullptr : queue_pairs.create(context, attr, dc);
+    if (refused(FaultObject::qp)) return nullptr;
+    return created(FaultObject::qp, queue_pairs.create(context, attr, dc));
   }
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override {
     return queue_pairs.modify(qp, attr, mask);
@@ -86,7 +92,7 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override {
     return queue_pairs.query(qp, attr, init);
   }
-  int destroy_qp(Qp& qp) override { return queue_pairs.destroy(qp); }
+  int destroy_qp(Qp& qp) override { return destroyed(FaultObject::qp, queue_pairs.destroy(qp)); }
   int reset_stream(Qp& qp, std::uint16_t stream) override { return hca::reset_stream(qp, stream); }
   int reserve_number(std::uint32_t& number) override { return numbers.reserve(number); }
   int release_number(std::uint32_t number) override { return numbers.release(number); }
@@ -96,7 +102,7 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   }
   int close_xrcd(Xrcd& xrcd) override { return xrc.close(xrcd); }
   Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) override {
-    return xrc.open_target(xrcd, number, qp_context);
+    return created(FaultObject::qp, xrc.open_target(xrcd, number, qp_context));
   }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override {
     Context& context = context_of(pd.verbs.context);
@@ -115,6 +121,17 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
     const int error = faults.refuse(object);
     if (error != 0) errno = error;
     return error != 0;
+  }
+
+  // Of an object, or of null where there is none.
+  template <class T>
+  [[nodiscard]] T* created(FaultObject object, T* made) noexcept {
+    if (made != nullptr) faults.count(object, true);
+    return made;
+  }
+  [[nodiscard]] int destroyed(FaultObject object, int error, bool counted = true) noexcept {
+    if (error == 0 && counted) faults.count(object, false);
+    return error;
   }
 
   LiveEngine& engine_;

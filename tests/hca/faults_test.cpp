@@ -227,6 +227,21 @@ TEST_F(Faults, ObjectsCannotBeCreated) {
   EXPECT_EQ(errno, ENOMEM);
 }
 
+TEST_F(Faults, AnAdapterHasSoManyObjects) {
+  ask_for("create:object=qp,limit=2");
+  Rig rig;
+  ibv_qp* const first = rig.rc();
+  ASSERT_NE(rig.ud(), nullptr);
+  ibv_qp_init_attr attr{};
+  attr.qp_type = IBV_QPT_RC;
+  attr.send_cq = attr.recv_cq = rig.send_cq;
+  attr.cap = {4, 4, 1, 1, 0};
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ibv_create_qp(rig.pd, &attr), nullptr);
+  rig.destroy(first);
+  ASSERT_NE(rig.rc(), nullptr);
+  EXPECT_EQ(ibv_create_qp(rig.pd, &attr), nullptr);
+}
+
 TEST_F(Faults, ASlowProcessHandlesItsCompletionsLate) {
   ask_for("slow:time=2ms");
   Pair p;

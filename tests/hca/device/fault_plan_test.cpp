@@ -60,6 +60,7 @@ TEST(FaultPlan, NamesWhatIsWrong) {
       {"timeout:qp=raw", "qp=raw: expected one of rc, uc"},
       {"loss:rank=9999999999", "rank=9999999999: expected a rank"},
       {"link_down:time=2s,every=1s", "every: expected a time= that is shorter"},
+      {"create:object=pd,limit=3", "limit: expected object=mr, cq, srq or qp"},
       {"loss;seed=x", "\"seed=x\": seed=x: "},
   };
   for (const auto& [text, error] : cases) {
