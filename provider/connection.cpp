@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "provider/eq.h"
+#include "provider/errors.h"
 #include "provider/passive_endpoint.h"
 
 namespace turnout::provider {

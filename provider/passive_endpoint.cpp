@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "provider/endpoint_options.h"
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"

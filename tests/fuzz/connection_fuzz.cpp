@@ -11,6 +11,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     __builtin_trap();
   const auto message = ConnectionMessage::decode(bytes);
   // What is accepted has no more than it says, and is written as it was read.
-  if (message.ok() && message->encode().size() != size) __builtin_trap();
+  if (message.ok() && message.value().encode().size() != size) __builtin_trap();
   return 0;
 }

@@ -12,10 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (plan.status().text().empty()) __builtin_trap();
     return 0;
   }
-  for (std::size_t i = 0; i < plan->faults().size(); ++i) {
-    const auto again = FaultPlan::parse(plan->faults()[i].text, 0);
+  for (std::size_t i = 0; i < plan.value().faults().size(); ++i) {
+    const auto again = FaultPlan::parse(plan.value().faults()[i].text, 0);
     if (!again.ok() || again.value().faults().size() != 1) __builtin_trap();
-    (void)plan->hits(i, size);
+    (void)plan.value().hits(i, size);
   }
   return 0;
 }

@@ -437,7 +437,7 @@ TEST(Connection, MessagesAreChecked) {
   bytes = message.encode();
   EXPECT_TRUE(ConnectionMessage::decode(bytes).ok());
   EXPECT_FALSE(ConnectionMessage::decode({bytes.data(), bytes.size() - 1}).ok());
-  for (const std::size_t field : {0, 1, 2, 3, 5}) {  // magic, version, kind, length
+  for (const std::size_t field : {0U, 1U, 2U, 3U, 5U}) {  // magic, version, kind, length
     std::vector<std::byte> damaged = bytes;
     damaged[field] ^= std::byte{0x40};
     EXPECT_FALSE(ConnectionMessage::length_of(damaged).ok()) << field;
