@@ -320,6 +320,7 @@ Status Fabric::join() {
   p.pid = static_cast<std::uint32_t>(pid_);
   p.start_time = stat.start_time;
   p.leaving.store(0);
+  p.port_down.store(0);
   p.wake = PipeRef{st.st_ino, wake_write_.get(), 0};
   // p.atomics stays: a peer may hold it that has not noticed its last user's death. One who died
   // with it loses it to the next.

@@ -336,6 +336,46 @@ TEST_F(Faults, APeerSeesThePortGoDown) {
   });
 }
 
+// Who takes the place of a process whose port was down is not down.
+TEST_F(Faults, APortThatIsDownEndsWithItsProcess) {
+  Exchange* const x = exchange();
+  Children children = start(3, [&](unsigned me) {
+    if (me == 2) {
+      ask_for("link_down");
+      Rig rig;
+      ASSERT_NE(rig.rc(), nullptr);
+      set(x, 0, 1);
+      kill_self();
+    }
+    if (me == 1) {
+      get(x, 1);  // the first has gone
+      Rig rig;
+      ibv_qp* const qp = rig.rc();
+      const Region memory = rig.memory(4096);
+      set(x, 2, qp->qp_num);
+      set(x, 3, memory.address());
+      set(x, 4, memory.mr->rkey);
+      connect(qp, static_cast<std::uint32_t>(get(x, 5)));
+      meet(x, 0, 2);
+      meet(x, 1, 2);
+    } else if (me == 0) {
+      Rig rig;  // keeps the fabric
+      ibv_qp* const qp = rig.rc();
+      const Region memory = rig.memory(4096);
+      get(x, 0);
+      set(x, 5, qp->qp_num);
+      set(x, 1, 1);
+      connect(qp, static_cast<std::uint32_t>(get(x, 2)));
+      meet(x, 0, 2);
+      post(qp, IBV_WR_RDMA_WRITE, {memory.sge(0, 8)}, 1, get(x, 3),
+           static_cast<std::uint32_t>(get(x, 4)));
+      EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
+      meet(x, 1, 2);
+    }
+  });
+  finish(children);
+}
+
 TEST_F(Faults, TheAdapterFails) {
   ask_for("device_fatal:at=100ms");
   Pair p;
