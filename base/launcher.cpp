@@ -14,6 +14,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <sstream>
 
@@ -21,10 +22,51 @@
 
 namespace turnout {
 
+std::optional<std::string> read_proc(const std::string& path, std::size_t most) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  // In blocks: most files are far smaller than the limit, and its pages would all be touched.
+  std::string content;
+  std::array<char, 4096> block;
+  while (file && content.size() < most) {
+    const std::size_t wanted = std::min(block.size(), most - content.size());
+    file.read(block.data(), static_cast<std::streamsize>(wanted));
+    content.append(block.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  return content;
+}
+
+// Field 3 is the state, 4 the parent, 14 and 15 the time in user and kernel, 22 the start; the name
+// in parentheses before them may hold anything.
+std::optional<ProcessStat> process_stat(int pid) {
+  const std::optional<std::string> stat = read_proc(fmt::format("/proc/{}/stat", pid), 4096);
+  if (!stat) return std::nullopt;
+  const auto after_name = stat->rfind(')');
+  if (after_name == std::string::npos) return std::nullopt;
+  ProcessStat result;
+  std::istringstream fields(stat->substr(after_name + 1));
+  std::string word;
+  for (int field = 3; field <= 22 && fields >> word; ++field) {
+    const auto read = [&word](auto* to) {
+      std::from_chars(word.data(), word.data() + word.size(), *to);
+    };
+    std::uint64_t time = 0;
+    if (field == 3) result.state = word[0];
+    if (field == 4) read(&result.parent);
+    if (field == 14 || field == 15) read(&time);
+    result.processor_time += time;
+    if (field == 22) read(&result.start);
+  }
+  return result;
+}
+
 namespace {
 
-std::optional<int> number(const char* variable) {
-  const char* const text = std::getenv(variable);
+// The value of a variable in the environment of some process; null: it is not set.
+using Environment = std::function<const char*(const char* variable)>;
+
+std::optional<int> number(const Environment& environment, const char* variable) {
+  const char* const text = environment(variable);
   if (text == nullptr) return std::nullopt;
   const std::string_view view(text);
   int value = 0;
@@ -33,15 +75,15 @@ std::optional<int> number(const char* variable) {
   return value;
 }
 
-std::string text(const char* variable) {
-  const char* const value = std::getenv(variable);
+std::string text(const Environment& environment, const char* variable) {
+  const char* const value = environment(variable);
   return value == nullptr ? std::string{} : std::string(value);
 }
 
 // "16(x4),3": of so many nodes each, in their order.
-std::optional<int> slurm_local_tasks() {
-  const std::string all = text("SLURM_STEP_TASKS_PER_NODE");
-  int node = number("SLURM_NODEID").value_or(-1);
+std::optional<int> slurm_local_tasks(const Environment& environment) {
+  const std::string all = text(environment, "SLURM_STEP_TASKS_PER_NODE");
+  int node = number(environment, "SLURM_NODEID").value_or(-1);
   if (node < 0) return std::nullopt;
   const char* at = all.data();
   const char* const end = at + all.size();
@@ -64,51 +106,14 @@ std::optional<int> slurm_local_tasks() {
   return std::nullopt;
 }
 
-// Small files of /proc: at most `most` bytes.
-std::optional<std::string> read_proc(const std::string& path, std::size_t most) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  // In blocks: most files are far smaller than the limit, and its pages would all be touched.
-  std::string content;
-  std::array<char, 4096> block;
-  while (file && content.size() < most) {
-    const std::size_t wanted = std::min(block.size(), most - content.size());
-    file.read(block.data(), static_cast<std::streamsize>(wanted));
-    content.append(block.data(), static_cast<std::size_t>(file.gcount()));
-  }
-  return content;
-}
-
-struct ProcessStat {
-  int parent = 0;
-  std::uint64_t start = 0;  // clock ticks since boot
-};
-
-// proc(5), /proc/PID/stat: field 4 is the parent, field 22 the start; the name in parentheses
-// before them may hold anything.
-std::optional<ProcessStat> process(int pid) {
-  const std::optional<std::string> stat = read_proc(fmt::format("/proc/{}/stat", pid), 4096);
-  if (!stat) return std::nullopt;
-  const auto after_name = stat->rfind(')');
-  if (after_name == std::string::npos) return std::nullopt;
-  ProcessStat result;
-  std::istringstream fields(stat->substr(after_name + 1));
-  std::string word;
-  for (int field = 3; field <= 22 && fields >> word; ++field) {
-    if (field == 4) std::from_chars(word.data(), word.data() + word.size(), result.parent);
-    if (field == 22) std::from_chars(word.data(), word.data() + word.size(), result.start);
-  }
-  return result;
-}
+constexpr std::size_t kMostEnvironment = 4u << 20;
 
 // hydra names no job in the environment. Its processes have one ancestor in common that is the
 // launcher: the nearest one that has no PMI_RANK itself (shells between inherit it).
-std::string job_of_launching_process() {
+std::string job_of_launching_process(int pid) {
   constexpr int kMostGenerations = 64;
-  constexpr std::size_t kMostEnvironment = 4u << 20;
-  int pid = ::getppid();
   for (int generation = 0; pid > 1 && generation < kMostGenerations; ++generation) {
-    const std::optional<ProcessStat> found = process(pid);
+    const std::optional<ProcessStat> found = process_stat(pid);
     if (!found) break;
     const std::optional<std::string> environment =
         read_proc(fmt::format("/proc/{}/environ", pid), kMostEnvironment);
@@ -121,9 +126,9 @@ std::string job_of_launching_process() {
   return {};
 }
 
-}  // namespace
-
-LauncherIdentity launcher_identity() {
+LauncherIdentity identity_in(const Environment& environment, int parent) {
+  const auto number = [&](const char* variable) { return turnout::number(environment, variable); };
+  const auto text = [&](const char* variable) { return turnout::text(environment, variable); };
   LauncherIdentity identity;
   const auto set = [&](const char* rank, const char* ranks, const char* local_ranks) {
     identity.rank = *number(rank);
@@ -139,12 +144,13 @@ LauncherIdentity launcher_identity() {
     if (!job.empty()) identity.job = "ompi-" + job;
   } else if (number("PMI_RANK")) {
     set("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS");
-    identity.job = slurm ? slurm_job : job_of_launching_process();
+    identity.job = slurm ? slurm_job : job_of_launching_process(parent);
   } else if (slurm) {
     set("SLURM_PROCID", "SLURM_NTASKS", "");
     identity.job = slurm_job;
     identity.local_ranks =
-        slurm_local_tasks().value_or(number("SLURM_NNODES").value_or(0) == 1 ? identity.ranks : -1);
+        slurm_local_tasks(environment)
+            .value_or(number("SLURM_NNODES").value_or(0) == 1 ? identity.ranks : -1);
   } else if (number("PMIX_RANK")) {
     set("PMIX_RANK", "", "");
     if (!pmix_job.empty()) identity.job = "pmix-" + pmix_job;
@@ -154,6 +160,26 @@ LauncherIdentity launcher_identity() {
     identity.ranks = identity.local_ranks = -1;
   }
   return identity;
+}
+
+}  // namespace
+
+LauncherIdentity launcher_identity() {
+  return identity_in([](const char* variable) { return std::getenv(variable); }, ::getppid());
+}
+
+LauncherIdentity launcher_identity_of(int pid) {
+  const std::optional<std::string> variables =
+      read_proc(fmt::format("/proc/{}/environ", pid), kMostEnvironment);
+  const std::optional<ProcessStat> stat = process_stat(pid);
+  if (!variables || !stat) return {};
+  // NAME=VALUE, each with a null byte at its end.
+  const auto value = [all = '\0' + *variables](const char* variable) -> const char* {
+    const std::string marker = fmt::format("{}{}=", '\0', variable);
+    const std::size_t at = all.find(marker);
+    return at == std::string::npos ? nullptr : all.c_str() + at + marker.size();
+  };
+  return identity_in(value, stat->parent);
 }
 
 }  // namespace turnout

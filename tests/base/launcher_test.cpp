@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,6 +109,42 @@ TEST_F(Launcher, SlurmSaysHowManyAreOnEachNode) {
     set("SLURM_STEP_TASKS_PER_NODE", wrong);
     EXPECT_EQ(on_node("3"), -1) << wrong;
   }
+}
+
+TEST_F(Launcher, OfAnotherProcess) {
+  int input[2], started[2];
+  ASSERT_EQ(::pipe(input), 0);
+  ASSERT_EQ(::pipe2(started, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(input[0], STDIN_FILENO);
+    ::close(input[0]);
+    ::close(input[1]);
+    ::setenv("OMPI_COMM_WORLD_RANK", "3", 1);
+    ::setenv("OMPI_COMM_WORLD_SIZE", "8", 1);
+    ::setenv("PMIX_NAMESPACE", "prterun-7@1", 1);
+    ::execlp("cat", "cat", nullptr);
+    _exit(127);
+  }
+  ::close(started[1]);
+  char none = 0;
+  EXPECT_EQ(::read(started[0], &none, 1), 0);  // closed by exec
+  const LauncherIdentity identity = launcher_identity_of(child);
+  EXPECT_EQ(identity.rank, 3);
+  EXPECT_EQ(identity.ranks, 8);
+  EXPECT_EQ(identity.job, "ompi-prterun-7@1");
+  const std::optional<ProcessStat> stat = process_stat(child);
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(stat->parent, ::getpid());
+  EXPECT_NE(std::string("RSD").find(stat->state), std::string::npos) << stat->state;
+  ::close(input[0]);
+  ::close(input[1]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(process_stat(child).has_value());
+  EXPECT_EQ(launcher_identity_of(child).rank, -1);
+  ::close(started[0]);
 }
 
 TEST_F(Launcher, NonsenseIsNobody) {
