@@ -196,6 +196,7 @@ Status Settings::validate() const {
   rules.duration("gain_threshold", gain_threshold, 0, kSecond);
 
   rules.duration("progress_thread", progress_thread, 0, kSecond);
+  rules.duration("stuck", stuck, 0, 24 * 3600 * kSecond);
   rules.duration("keepalive", keepalive, 1'000'000, 3600 * kSecond);
   rules.count("ack_timeout", ack_timeout, 1, 31);
   rules.count("retry_count", retry_count, 0, 7);

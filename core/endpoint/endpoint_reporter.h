@@ -2,19 +2,28 @@
 // EndpointReporter: the report of an endpoint.
 #pragma once
 
-#include "core/endpoint/components.h"
+#include "core/endpoint/wait_reporter.h"
 
 namespace turnout {
 
 class EndpointReporter : ComponentsUser {
  public:
-  using ComponentsUser::ComponentsUser;
+  explicit EndpointReporter(Components& parts) : ComponentsUser(parts), waits_(parts) {}
 
   [[nodiscard]] EndpointReport report() const;
+  // With what is pending now.
+  [[nodiscard]] EndpointReport report_with_waits(Nanoseconds now) {
+    EndpointReport made = report();
+    made.waits = waits_.look(now);
+    return made;
+  }
+  [[nodiscard]] WaitReporter& waits() noexcept { return waits_; }
 
  private:
   void report_history(EndpointReport* report) const;
   void report_memory(EndpointReport* report) const;
+
+  WaitReporter waits_;
 };
 
 }  // namespace turnout

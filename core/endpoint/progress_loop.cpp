@@ -117,7 +117,8 @@ void ProgressLoop::post_receives() {
 void ProgressLoop::tick() {
   const Nanoseconds now = context_.clock.now();
   (void)registration_.notice_unmapped(0, 0);  // unmapped memory must not stay pinned
-  parts_.live_report.tick(now, context_.clock, [this] { return reporter_.report(); });
+  parts_.live_report.tick(now, context_.clock, [&] { return reporter_.report_with_waits(now); });
+  stuck_.tick(now);
   parts_.memory_history.tick(now);
   if (now >= channels_.selector.next_decision()) channels_.selector.end_interval(now);
   if (now >= channels_.keep_alive.next_keepalive()) channels_.keep_alive.keep_alive(now);

@@ -5,6 +5,7 @@
 #include "core/endpoint/endpoint_reporter.h"
 #include "core/endpoint/receive_dispatch.h"
 #include "core/endpoint/send_completions.h"
+#include "core/endpoint/stuck_watch.h"
 
 namespace turnout {
 
@@ -15,7 +16,8 @@ class ProgressLoop : ComponentsUser {
       : ComponentsUser(parts),
         receive_dispatch_(receive_dispatch),
         send_completions_(send_completions),
-        reporter_(reporter) {}
+        reporter_(reporter),
+        stuck_(parts, reporter) {}
 
   bool progress_now();
 
@@ -27,6 +29,7 @@ class ProgressLoop : ComponentsUser {
   ReceiveDispatch& receive_dispatch_;
   SendCompletions& send_completions_;
   EndpointReporter& reporter_;
+  StuckWatch stuck_;
 
   // Progress calls between two looks for completions of failed requests, and between two clock
   // reads. Under a virtual clock reading it costs nothing, and every call may be the last for long.

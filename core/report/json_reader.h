@@ -69,12 +69,17 @@ class JsonReader {
     if (error != std::errc{} || next != end) wrong(key, "a hexadecimal number in quotes");
   }
   void get(const char* key, ChannelKind* out) const {
+    get_name(key, kChannelNames, "a channel name", out);
+  }
+  // One of an enumeration's names, in its order.
+  template <class Names, class Kind>
+  void get_name(const char* key, const Names& names, std::string_view expected, Kind* out) const {
     std::string text;
     get(key, &text);
-    if (const std::optional<std::size_t> kind = index_of(kChannelNames, text)) {
-      *out = static_cast<ChannelKind>(*kind);
+    if (const std::optional<std::size_t> kind = index_of(names, text)) {
+      *out = static_cast<Kind>(*kind);
     } else {
-      wrong(key, "a channel name");
+      wrong(key, expected);
     }
   }
   // Calls read(element, place) for every element of the array `key`, which has at most so many.

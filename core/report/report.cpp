@@ -26,10 +26,13 @@ class Writer {
   [[nodiscard]] static bool has(const char*) { return true; }
   template <class T>
   void operator()(const char* key, const T& value) {
-    json[key] = value;
+    if constexpr (std::is_enum_v<T>) {
+      json[key] = std::string(name(value));
+    } else {
+      json[key] = value;
+    }
   }
   void operator()(const char* key, double value) { json[key] = finite(value); }
-  void operator()(const char* key, ChannelKind kind) { json[key] = std::string(name(kind)); }
   template <class T>
   void operator()(const char* key, const std::optional<T>& value) {
     json[key] = nullptr;
@@ -43,7 +46,7 @@ class Writer {
     json[key] = object_of(part);
   }
   template <class Part>
-  void list(const char* key, const std::vector<Part>& parts) {
+  void list(const char* key, const std::vector<Part>& parts, std::size_t /*most*/ = SIZE_MAX) {
     Json& array = json[key] = Json::array();
     for (const Part& part : parts) array.push_back(object_of(part));
   }
@@ -73,6 +76,12 @@ class Reader : public JsonReader {
       get(key, &value.emplace());
     }
   }
+  void operator()(const char* key, WaitKind& kind) const {
+    get_name(key, kWaitKinds, "a kind of operation", &kind);
+  }
+  void operator()(const char* key, WaitFor& what) const {
+    get_name(key, kWaitsFor, "what an operation waits for", &what);
+  }
   void operator()(const char* key, SizeCounts& sizes) const {
     sizes_from_json(*this, key, &sizes, status_);
   }
@@ -84,10 +93,13 @@ class Reader : public JsonReader {
     }
   }
   template <class Part>
-  void list(const char* key, std::vector<Part>& parts) const {
-    each(key, [&](const Json& element, const std::string& at) {
-      describe(Reader(element, at, status_), parts.emplace_back());
-    });
+  void list(const char* key, std::vector<Part>& parts, std::size_t most = SIZE_MAX) const {
+    each(
+        key,
+        [&](const Json& element, const std::string& at) {
+          describe(Reader(element, at, status_), parts.emplace_back());
+        },
+        most);
   }
 
  private:
@@ -187,7 +199,28 @@ void describe(auto&& io, Is<ProfileReport> auto& profile) {
          profile.library_time, "library_time_error_ns", profile.library_time_error);
 }
 
-// Profile, start, memory over time and history are read and written apart: not all have them.
+void describe(auto&& io, Is<WaitReport> auto& wait) {
+  fields(io, "kind", wait.kind, "waits_for", wait.waits_for, "peer", wait.peer, "tagged",
+         wait.tagged);
+  io.hex("tag", wait.tag);
+  io.hex("ignore", wait.ignore);
+  fields(io, "bytes", wait.bytes, "age_ns", wait.age);
+}
+
+void describe(auto&& io, Is<std::array<std::uint64_t, kWaitKinds.size()>> auto& totals) {
+  for (std::size_t kind = 0; kind < totals.size(); ++kind) {
+    io(kWaitKinds[kind].data(), totals[kind]);
+  }
+}
+
+void describe(auto&& io, Is<WaitsReport> auto& waits) {
+  fields(io, "quiet_ns", waits.quiet, "mpi", waits.mpi);
+  io.object("totals", waits.totals);
+  io.list("list", waits.list, WaitsReport::kMost * kWaitKinds.size());
+}
+
+// Profile, waits, start, memory over time and history are read and written apart: not all have
+// them.
 void describe(auto&& io, Is<EndpointReport> auto& report) {
   fields(io, "job", report.job, "rank", report.rank, "ranks", report.ranks, "host", report.host,
          "pid", report.pid);
@@ -262,6 +295,16 @@ void memory_points_from_json(const Reader& reader, EndpointReport* report) {
       EndpointReport::kMaxMemoryPoints);
 }
 
+void waits_from_json(const Reader& reader, EndpointReport* report) {
+  WaitsReport& waits = report->waits.emplace();
+  reader.object("waits", waits);
+  if (waits.quiet < 0) reader.wrong("waits.quiet_ns", "a time since the beginning");
+  if (waits.mpi.size() > WaitsReport::kMostText) reader.wrong("waits.mpi", "a short text");
+  for (const WaitReport& wait : waits.list) {
+    if (wait.age < 0) reader.wrong("waits.list", "a list of operations that are not in the future");
+  }
+}
+
 void history_from_json(const Reader& reader, EndpointReport* report, Status* status) {
   std::set<std::uint32_t> peers;
   for (const PeerReport& peer : report->peers) peers.insert(peer.peer);
@@ -293,6 +336,7 @@ std::string to_json(const EndpointReport& report) {
   json["turnout_report"] = kFormat;
   describe(writer, report);
   if (report.profile) writer.object("profile", *report.profile);
+  if (report.waits) writer.object("waits", *report.waits);
   if (report.started > 0) json["started_unix_ns"] = report.started;
   for (const MemoryPoint& point : report.memory_over_time) {
     Json& row = json["memory_over_time"].emplace_back(Json::array({point.time}));
@@ -332,6 +376,7 @@ Result<EndpointReport> report_from_json(std::string_view text) {
       reader.wrong("profile.calls_measured", "at most the calls");
     }
   }
+  if (reader.has("waits")) waits_from_json(reader, &report);
   if (reader.has("history")) history_from_json(reader, &report, &status);
   if (!status.ok()) return status;
   return report;

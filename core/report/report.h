@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "core/report/profile.h"
+#include "core/report/waits.h"
 #include "core/types/channel_kind.h"
 
 namespace turnout {
@@ -168,6 +169,7 @@ struct EndpointReport {
   ConnectionsReport connections;
   std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
   std::optional<ProfileReport> profile;   // reports of older versions have none
+  std::optional<WaitsReport> waits;       // while somebody watches, or of a stuck endpoint
 };
 
 // Whether any message was counted, of either direction.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LiveReport: while somebody watches (`turnout top`), an endpoint writes what it did so far into a
-// folder once a second.
+// LiveReport: while somebody watches (`turnout top`, `turnout stuck`), an endpoint writes what it
+// did so far into a folder once a second.
 //
 // The watcher makes the folder, private to the user, and touches the file kWatch in it each second.
 // An endpoint looks at that file once a second from its own progress, so that there is no thread:
@@ -91,7 +91,8 @@ class LiveReport {
       written_ = true;
     } else if (!warned_) {
       warned_ = true;
-      TURNOUT_LOG(endpoint, warn, "writing a report for turnout top failed: {}", status.text());
+      TURNOUT_LOG(endpoint, warn, "writing a report for turnout top and turnout stuck failed: {}",
+                  status.text());
     }
   }
   void remove() noexcept {

@@ -87,6 +87,12 @@ inline EndpointReport sample_report(int rank, int ranks) {
   report.private_receives = {67, 2, 1, 40};
   report.connections = {31, 20, 4, 25, 2, 19, 1'900'000, 400'000};
   if (!report.peers.empty()) report.peers.front().tear_downs = 7;
+  WaitsReport& waits = report.waits.emplace();
+  waits.list = {{WaitKind::receive, WaitFor::message, {}, true, 5, 0xff, 4096, 2'000'000'000},
+                {WaitKind::send, WaitFor::credits, 1u, true, 0x8000000000000007, 0, 8, 1}};
+  waits.totals = {70, 0, 1};
+  waits.quiet = 1'500'000'000;
+  waits.mpi = "MPICH Version: 5.0.2";
   return report;
 }
 

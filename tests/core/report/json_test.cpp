@@ -36,6 +36,16 @@ TEST(ReportJson, ReadsBackWhatItWrote) {
   ASSERT_EQ(read.value().memory_over_time.size(), 4u);
   EXPECT_EQ(read.value().memory_over_time[2].time, 1'000'000'000);
   EXPECT_EQ(read.value().memory_over_time[2].bytes[1], 131'072u);
+  ASSERT_TRUE(read.value().waits.has_value());
+  const WaitsReport& waits = *read.value().waits;
+  ASSERT_EQ(waits.list.size(), 2u);
+  EXPECT_FALSE(waits.list[0].peer.has_value());
+  EXPECT_EQ(waits.list[0].ignore, 0xffu);
+  EXPECT_EQ(waits.list[1].kind, WaitKind::send);
+  EXPECT_EQ(waits.list[1].waits_for, WaitFor::credits);
+  EXPECT_EQ(waits.list[1].tag, 0x8000000000000007u);
+  EXPECT_EQ(waits.total(WaitKind::receive), 70u);
+  EXPECT_EQ(waits.mpi, "MPICH Version: 5.0.2");
   ASSERT_TRUE(read.value().profile.has_value());
   const ProfileReport& profile = *read.value().profile;
   EXPECT_EQ(profile.counts.sent[2][size_bin(1 << 20)].messages, 1000u);
@@ -103,6 +113,12 @@ TEST(ReportJson, DamageIsNamed) {
            {"   131072,", "   -131072,", "memory_over_time[2][2]"},
            {"   131072,", "", R"(memory_over_time[2]")"},
            {"   1000000,", "   2000000000,", R"(memory_over_time[2]")"},
+           {R"("quiet_ns": 15)", R"("quiet_ns": -15)", "waits.quiet_ns"},
+           {R"("age_ns": 2)", R"("age_ns": -2)", "waits.list"},
+           {R"("waits_for": "credits")", R"("waits_for": "luck")", "waits.list[1].waits_for"},
+           {R"("kind": "send")", R"("kind": 2)", "waits.list[1].kind"},
+           {R"("tag": "0x8)", R"("tag": "0x88)", "waits.list[1].tag"},
+           {R"("receive": 70)", R"("receive": -70)", "waits.totals.receive"},
            {R"("spans": [)", R"("spans": 7, "x": [)", "peers[0].send.spans"}}) {
     const auto at = text.find(from);
     ASSERT_NE(at, std::string::npos) << from;
@@ -128,6 +144,7 @@ TEST(ReportJson, HistoryAndWhatWasObservedMayBeMissing) {
   report.profile.reset();
   report.started = 0;
   report.memory_over_time.clear();
+  report.waits.reset();
   std::string text = to_json(report);
   EXPECT_EQ(text.find("history"), std::string::npos);
   EXPECT_EQ(text.find("profile"), std::string::npos);
@@ -149,6 +166,19 @@ TEST(ReportJson, AHistoryThatIsTooLongIsRefused) {
   }
   report.history = {interval};
   EXPECT_NE(report_from_json(to_json(report)).status().text().find("\"history\""),
+            std::string::npos);
+}
+
+TEST(ReportJson, WaitsThatAreTooLongAreRefused) {
+  EndpointReport report = test::sample_report(0, 2);
+  report.waits->list.resize(WaitsReport::kMost * kWaitKinds.size());
+  EXPECT_TRUE(report_from_json(to_json(report)).ok());
+  report.waits->list.emplace_back();
+  EXPECT_NE(report_from_json(to_json(report)).status().text().find("\"waits.list\""),
+            std::string::npos);
+  report.waits->list.clear();
+  report.waits->mpi.assign(WaitsReport::kMostText + 1, 'M');
+  EXPECT_NE(report_from_json(to_json(report)).status().text().find("\"waits.mpi\""),
             std::string::npos);
 }
 
