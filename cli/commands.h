@@ -22,6 +22,8 @@ void add_run(CLI::App& app, int* argc, char** argv);
 void add_report(CLI::App& app);
 // What running processes of this user did so far, again each second, until it is interrupted.
 void add_top(CLI::App& app);
+// Why a job hangs. 3: operations of a job are pending and nothing moves.
+void add_stuck(CLI::App& app);
 // What is wrong with this machine for Turnout, and how to mend it. 1: something will not work.
 void add_doctor(CLI::App& app);
 // The adapter chosen and why, the others found, costs, limits, settings.
@@ -40,6 +42,8 @@ void add_sim(CLI::App& app);
 
 // Adds the report in a file. False: there is none; why is on standard error.
 bool read_report(const std::filesystem::path& path, std::vector<EndpointReport>* reports);
+// The same of all files, and of the files *.json of all folders. False: some could not be read.
+bool read_all_reports(const std::vector<std::string>& paths, std::vector<EndpointReport>* reports);
 // All tables of each job.
 [[nodiscard]] std::string format_jobs(std::vector<EndpointReport> reports,
                                       const TableLimits& limits);

@@ -50,12 +50,14 @@ constexpr OfSimulator kOfSimulator[] = {
   add_run(app, &argc, argv);
   add_report(app);
   add_top(app);
+  add_stuck(app);
   add_doctor(app);
   add_info(app);
   add_verbs(app, &argc, argv);
   for (const OfSimulator& one : kOfSimulator) app.add_subcommand(one.name, one.help);
   app.footer(
-      "Exit codes: 0 success, 1 failure, 2 wrong usage. `run` and `verbs` return the program's.");
+      "Exit codes: 0 success, 1 failure, 2 wrong usage; of `stuck` also 3: a job hangs. `run` and "
+      "`verbs` return the program's.");
   return run_command_line(app, argc, argv);
 }
 

@@ -65,6 +65,21 @@ bool read_folder(const fs::path& folder, std::vector<EndpointReport>* reports) {
   return good;
 }
 
+}  // namespace
+
+bool read_all_reports(const std::vector<std::string>& paths, std::vector<EndpointReport>* reports) {
+  bool good = true;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    good =
+        (fs::is_directory(path, error) ? read_folder(path, reports) : read_report(path, reports)) &&
+        good;
+  }
+  return good;
+}
+
+namespace {
+
 using Jobs = std::vector<std::pair<std::string, std::vector<EndpointReport>>>;
 
 Jobs by_job(std::vector<EndpointReport> reports) {
@@ -124,13 +139,7 @@ struct ReportOptions {
 
 int run_report(const ReportOptions& options) {
   std::vector<EndpointReport> reports;
-  bool good = true;
-  for (const std::string& path : options.paths) {
-    std::error_code error;
-    good = (fs::is_directory(path, error) ? read_folder(path, &reports)
-                                          : read_report(path, &reports)) &&
-           good;
-  }
+  bool good = read_all_reports(options.paths, &reports);
   if (!options.html.empty()) {
     good = write_page(options.html, std::move(reports)) && good;
   } else if (options.json) {

@@ -37,7 +37,7 @@ ALLOWED = {
     "core/channels": ["base", "core/time", "core/selection", "core/connection", "core/state", "core/messaging",
                       "core/operations"],
     "core/recording": ["base", "core/types", "core/time", "core"],
-    "core/endpoint": ["base", "core/report", "core/verbs", "core/memory", "core/state", "core/messaging",
+    "core/endpoint": ["base", "core/types", "core/report", "core/verbs", "core/memory", "core/state", "core/messaging",
                       "core/operations", "core/channels", "core/recording"],
     "hca/device": ["base"],
     "hca/live": ["base", "hca/device"],
