@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes docs/threads.md: rates of MPI_THREAD_MULTIPLE, one thread against several.
 
-    .venv/bin/python bench/run_threads.py BUILD_DIR [--rounds 9] [--messages 40000] [--output docs/threads.md]
+    .venv/bin/python bench/run_threads.py BUILD_DIR [--rounds 9] [--messages 400000] [--output docs/threads.md]
 
 Runs tests/mpi/threads.c on PyPI's MPICH, 2 processes, messages of 8 bytes in windows of 64. In every round each
 contender (see contenders.py) runs once with each number of threads, in an order that changes from round to round.
@@ -70,7 +70,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--messages", type=int, default=40000, help="of each process, all threads together")
+    parser.add_argument("--messages", type=int, default=400000, help="of each process, all threads together")
     parser.add_argument("--python", type=pathlib.Path, default=ROOT / ".venv/bin/python")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/threads.md")
     args = parser.parse_args()
