@@ -89,7 +89,8 @@ messages a second of both processes together, and of the rounds' ratios to one t
 
 {table(rounds)}
 
-With more threads than cores a waiting thread yields to one that has something to do.
+One thread of each process keeps both cores busy: further threads can only take turns with it, and a waiting thread
+yields to one that has something to do.
 
 All objects of a domain share one lock. Where no other thread wants it, it takes {lock.stdout.strip()} ns of a call
 (`bench/domain_lock.cpp`), so it was not divided.

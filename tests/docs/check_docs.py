@@ -21,7 +21,7 @@ import urllib.parse
 ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 # Pages with figures: all of this folder, and these.
 FIGURES = "docs/experiments"
-FIGURE_PAGES = ("docs/benchmarks.md", "docs/micro.md", "docs/verbs-speed.md")
+FIGURE_PAGES = ("docs/benchmarks.md", "docs/micro.md", "docs/threads.md", "docs/verbs-speed.md")
 COMMIT = re.compile(r"\bcommit\s+`[0-9a-f]{7,40}`")
 GLOSSARY = "docs/glossary.md"
 FENCE = re.compile(r"^\s*(```+|~~~+)")
