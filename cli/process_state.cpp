@@ -82,12 +82,24 @@ std::vector<HostProcess> processes_with_provider() {
   return found;
 }
 
-std::string doing_text(const HostProcess& process, const HostProcess& earlier, double seconds) {
+namespace {
+
+// Share of a core.
+double used(const HostProcess& process, const HostProcess& earlier, double seconds) {
   const double ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-  const double used =
-      static_cast<double>(process.processor_time -
-                          std::min(earlier.processor_time, process.processor_time)) /
-      std::max(ticks, 1.0) / std::max(seconds, 0.1);
+  return static_cast<double>(process.processor_time -
+                             std::min(earlier.processor_time, process.processor_time)) /
+         std::max(ticks, 1.0) / std::max(seconds, 0.1);
+}
+
+}  // namespace
+
+bool computes(const HostProcess& process, const HostProcess& earlier, double seconds) {
+  return (process.state == 'R' || process.state == 'S') &&
+         used(process, earlier, seconds) >= kComputes;
+}
+
+std::string doing_text(const HostProcess& process, const HostProcess& earlier, double seconds) {
   switch (process.state) {
     case 'T':
       return fmt::format("it is stopped by a signal; kill -CONT {} continues it", process.pid);
@@ -101,8 +113,8 @@ std::string doing_text(const HostProcess& process, const HostProcess& earlier, d
     default:
       break;
   }
-  if (used >= kComputes || process.state == 'R') {
-    return fmt::format("it computes ({:.0f} % of a core)", 100 * used);
+  if (computes(process, earlier, seconds)) {
+    return fmt::format("it computes ({:.0f} % of a core)", 100 * used(process, earlier, seconds));
   }
   return fmt::format("it sleeps{}", process.call.empty() ? "" : " in " + process.call);
 }

@@ -23,8 +23,9 @@ struct HostProcess {
 [[nodiscard]] std::vector<HostProcess> processes_with_provider();
 // Reads the state again. False: it has ended.
 [[nodiscard]] bool look_again(HostProcess* process);
-// "it computes (98 % of a core)", "it is stopped by a signal; continue it with kill -CONT 4711".
-// `earlier` is the same process, `seconds` before.
+// Since `earlier`, which is the same process, `seconds` before.
+[[nodiscard]] bool computes(const HostProcess& process, const HostProcess& earlier, double seconds);
+// "it computes (98 % of a core)", "it is stopped by a signal; kill -CONT 4711 continues it".
 [[nodiscard]] std::string doing_text(const HostProcess& process, const HostProcess& earlier,
                                      double seconds);
 

@@ -38,11 +38,9 @@ struct StuckOptions {
 
 using Processes = std::map<std::uint32_t, HostProcess>;
 
-Processes processes_of(const std::string& job) {
+Processes processes_now() {
   Processes found;
-  for (HostProcess& one : processes_with_provider()) {
-    if (job.empty() || one.job == job) found.emplace(one.pid, std::move(one));
-  }
+  for (HostProcess& one : processes_with_provider()) found.emplace(one.pid, std::move(one));
   return found;
 }
 
@@ -51,7 +49,7 @@ Processes processes_of(const std::string& job) {
 Status observe(const StuckOptions& options, Observation* seen) {
   Result<Watch> watch = Watch::open();
   if (!watch) return watch.status();
-  const Processes before = processes_of(options.job);
+  const Processes before = processes_now();
   const double seconds = seen->least + kSlack;
   std::vector<std::string> damaged;
   for (double left = seconds; left > 0; left -= kLook) {
@@ -59,15 +57,21 @@ Status observe(const StuckOptions& options, Observation* seen) {
     sleep_for(kLook);
   }
   seen->reports = watch.value().read(&damaged);
+  // What a process reports as its job, a file of settings may have named.
+  std::map<std::uint32_t, std::string> jobs;
+  for (const Watched& one : seen->reports) jobs[one.report.pid] = one.report.job;
   std::erase_if(seen->reports, [&](const Watched& one) {
     return !options.job.empty() && one.report.job != options.job;
   });
   for (const std::string& text : damaged) fmt::print(stderr, "{}\n", printable(text));
-  for (auto& [pid, process] : processes_of(options.job)) {
+  for (auto& [pid, process] : processes_now()) {
     const auto earlier = before.find(pid);
     if (earlier == before.end()) continue;  // it has just begun
+    if (const auto known = jobs.find(pid); known != jobs.end()) process.job = known->second;
+    if (!options.job.empty() && process.job != options.job) continue;
     seen->processes.push_back({pid, process.rank, process.ranks, process.job,
-                               doing_text(process, earlier->second, seconds)});
+                               doing_text(process, earlier->second, seconds),
+                               computes(process, earlier->second, seconds)});
   }
   return {};
 }

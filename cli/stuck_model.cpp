@@ -69,6 +69,7 @@ class Builder {
       process->rank = one->rank;
       process->pid = one->pid;
       process->doing = one->doing;
+      process->computes = one->computes;
       job_.ranks = std::max(job_.ranks, one->ranks);
     }
     for (auto& [key, process] : found) {
@@ -127,8 +128,9 @@ class Builder {
   void make_waits() {
     for (std::size_t i = 0; i < job_.processes.size(); ++i) {
       const StuckProcess& process = job_.processes[i];
-      // Who sends or receives goes on, whatever else is pending.
-      if (process.quiet < observation_.least) continue;
+      // Who sends or receives goes on, whatever else is pending. So does who computes: it has not
+      // come to wait for what it has posted.
+      if (process.quiet < observation_.least || (!process.answers && process.computes)) continue;
       const std::size_t first = job_.waits.size();
       for (const Watched* const one : process.reports) {
         if (one->report.waits) add_waits(i, *one);

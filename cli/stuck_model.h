@@ -24,6 +24,7 @@ struct LocalProcess {
   int rank = -1, ranks = -1;
   std::string job;
   std::string doing;  // while it does not call the library, in words
+  bool computes = false;
 };
 
 struct Observation {
@@ -42,6 +43,7 @@ struct StuckProcess {
   double quiet = 0;                     // since it sent or received a message
   std::string doing;                    // of one that does not call the library; empty: unknown
   bool answers = false;                 // it calls the library
+  bool computes = false;                // it does something else meanwhile
   bool gone = false;                    // a rank that no process was found for
 };
 

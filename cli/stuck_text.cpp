@@ -242,7 +242,7 @@ class Page {
       text += fmt::format("; {} {} for it", names_of(job_, waiting),
                           waiting.size() == 1 ? "waits" : "wait");
     }
-    return add(job_.waits.empty() ? "Note: " : "Cause: ", text, kLeftToOthers);
+    return add(waiting.empty() ? "Note: " : "Cause: ", text, kLeftToOthers);
   }
 
   void missing() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // unchecked_send: sends messages over a reliable connection and counts those that arrive. It has a
-// mistake that only a fault shows: docs/tutorials/faults.md.
+// mistake that only a fault shows: docs/faults.md.
 //
 //     gcc -o unchecked_send unchecked_send.c -libverbs
 //     gcc -DCHECKED -o checked_send unchecked_send.c -libverbs      without the mistake

@@ -50,6 +50,7 @@ void Connection::receive(ConnectionManager& manager, Descriptor socket,
   std::shared_ptr<Connection> fresh(new Connection(manager, State::receiving_request));
   fresh->socket_ = std::move(socket);
   fresh->listener_ = std::move(listener);
+  fresh->deadline_ = Clock::now() + kPatience;
   // Who cannot be watched is closed, and tries again.
   static_cast<void>(manager.watch(fresh->socket_.get(), EPOLLIN, fresh));
 }
@@ -137,7 +138,8 @@ void Connection::handle_message() {
   if (asked) {
     state_.store(State::requested, std::memory_order_release);
     const std::shared_ptr<Listener> listener = std::move(listener_);
-    listener->report(shared_from_this(), message->data);
+    // Nobody listens any more, or there is no memory to say so.
+    if (!listener->report(shared_from_this(), message->data)) fail(FI_ECONNABORTED);
   } else {
     state_.store(State::connected, std::memory_order_release);
     report(FI_CONNECTED, message->data);
@@ -174,6 +176,15 @@ void Connection::ready() noexcept {
   }));
 }
 
+void Connection::tick() noexcept {
+  const std::lock_guard hold(mutex_);
+  if (state() != State::receiving_request || Clock::now() < deadline_) return;
+  static_cast<void>(contain([this] {
+    fail(ETIMEDOUT);
+    return 0;
+  }));
+}
+
 void Connection::give_to(::fid* endpoint, EventQueue& events) {
   const std::lock_guard hold(mutex_);
   endpoint_ = endpoint;
@@ -206,7 +217,7 @@ int Connection::reject(std::span<const std::byte> data) {
 }
 
 void Connection::end() noexcept {
-  const std::lock_guard hold(mutex_);
+  const std::unique_lock hold = manager_.lock(mutex_);
   events_ = nullptr;
   close();
   state_.store(State::ended, std::memory_order_release);
@@ -232,11 +243,7 @@ void Connection::fail(int error, std::span<const std::byte> data) {
 }
 
 void Connection::close() noexcept {
-  if (!socket_) return;
-  manager_.forget(socket_.get());
-  // A child of a fork() may have the socket, too.
-  ::shutdown(socket_.get(), SHUT_RDWR);
-  socket_.reset();
+  if (socket_) manager_.close(socket_);
 }
 
 void Connection::report(std::uint32_t event, std::span<const std::byte> data) {

@@ -17,6 +17,7 @@
 #include <rdma/fabric.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -51,7 +52,7 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
                                  const Address& own, std::span<const std::byte> data,
                                  ::fid* endpoint, EventQueue& events,
                                  std::shared_ptr<Connection>& made);
-  // Of a socket that the listener has accepted, which hears of the request.
+  // Takes a socket that the listener has accepted: the listener reports the request that comes.
   static void receive(ConnectionManager& manager, Descriptor socket,
                       std::shared_ptr<Listener> listener);
   ~Connection() override;
@@ -71,8 +72,13 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
   [[nodiscard]] const Address& peer() const noexcept { return peer_; }
 
   void ready() noexcept override;
+  void tick() noexcept override;
 
  private:
+  using Clock = std::chrono::steady_clock;
+  // For the request of who has connected: somebody else may hold the socket, and say nothing.
+  static constexpr std::chrono::seconds kPatience{10};
+
   Connection(ConnectionManager& manager, State state);
 
   // All with the lock held.
@@ -100,6 +106,7 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
   ::fid* endpoint_ = nullptr;
   EventQueue* events_ = nullptr;        // null: nobody wants to know
   std::shared_ptr<Listener> listener_;  // until the request was reported
+  Clock::time_point deadline_;          // for the request
 };
 
 }  // namespace turnout::provider

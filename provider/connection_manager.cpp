@@ -3,12 +3,14 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "base/signal_free_thread.h"
 #include "provider/connection.h"
@@ -38,11 +40,12 @@ ConnectionManager::ConnectionManager(Descriptor epoll, Descriptor stop)
     : epoll_(std::move(epoll)), stop_(std::move(stop)), pid_(getpid()) {}
 
 ConnectionManager::~ConnectionManager() {
-  if (thread_ == nullptr) return;
   if (getpid() != pid_) {
     static_cast<void>(thread_.release());
+    watched_.clear();
     return;
   }
+  if (thread_ == nullptr) return;
   const std::uint64_t one = 1;
   while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
@@ -65,10 +68,27 @@ int ConnectionManager::watch(int fd, std::uint32_t events, std::shared_ptr<Watch
   return error;
 }
 
-void ConnectionManager::forget(int fd) noexcept {
-  const std::lock_guard hold(mutex_);
-  static_cast<void>(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr));
-  watched_.erase(fd);
+void ConnectionManager::close(Descriptor& socket) noexcept {
+  if (getpid() == pid_) {
+    std::shared_ptr<Watched> object;  // ends without the lock
+    {
+      const std::lock_guard hold(mutex_);
+      static_cast<void>(epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr));
+      if (const auto found = watched_.find(socket.get()); found != watched_.end()) {
+        object = std::move(found->second);
+        watched_.erase(found);
+      }
+    }
+    // A child may have the socket, too.
+    ::shutdown(socket.get(), SHUT_RDWR);
+    socket.reset();
+  } else {
+    socket.reset();
+  }
+}
+
+std::unique_lock<std::mutex> ConnectionManager::lock(std::mutex& mutex) const {
+  return getpid() == pid_ ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
 }
 
 void ConnectionManager::add_request(::fid* handle, std::shared_ptr<Connection> request) {
@@ -86,9 +106,21 @@ std::shared_ptr<Connection> ConnectionManager::take_request(::fid* handle) noexc
 }
 
 void ConnectionManager::serve() noexcept {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kTick{1000};
+  Clock::time_point next_tick = Clock::now() + kTick;
   for (;;) {
     std::array<epoll_event, 16> events{};
-    const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    std::vector<std::shared_ptr<Watched>> all;
+    if (Clock::now() >= next_tick) {
+      next_tick = Clock::now() + kTick;
+      const std::lock_guard hold(mutex_);
+      for (const auto& [fd, object] : watched_) all.push_back(object);
+    }
+    for (const std::shared_ptr<Watched>& object : all) object->tick();
+    all.clear();
+    const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                             static_cast<int>(kTick.count()));
     if (n < 0 && errno != EINTR) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;

@@ -30,6 +30,8 @@ class Watched {
   virtual ~Watched() = default;
   // Its socket is ready, or failed.
   virtual void ready() noexcept = 0;
+  // About once a second.
+  virtual void tick() noexcept {}
 };
 
 class ConnectionManager {
@@ -43,8 +45,12 @@ class ConnectionManager {
   // Calls ready() whenever the socket has one of these epoll(7) events; level-triggered. 0 or an
   // errno. Watching a socket that is watched changes the events.
   [[nodiscard]] int watch(int fd, std::uint32_t events, std::shared_ptr<Watched> object);
-  // Before the socket is closed.
-  void forget(int fd) noexcept;
+  // Ends the connection of a socket and closes it. In the child of a fork(), which shares socket
+  // and epoll instance with its parent, closes the descriptor alone.
+  void close(Descriptor& socket) noexcept;
+  // Holds the lock of a watched object; in the child of a fork(), where the thread may have had it,
+  // nothing: nobody else is there.
+  [[nodiscard]] std::unique_lock<std::mutex> lock(std::mutex& mutex) const;
 
   // A request that waits for fi_endpoint or fi_reject with this handle, until then owned here.
   void add_request(::fid* handle, std::shared_ptr<Connection> request);

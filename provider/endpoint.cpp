@@ -121,7 +121,8 @@ int get_name(fid* f, void* out, std::size_t* length) {
 
 int get_peer(fid_ep* f, void* out, std::size_t* length) {
   if (length == nullptr) return -FI_EINVAL;
-  const Ep& ep = Ep::of(f);
+  Ep& ep = Ep::of(f);
+  const Guard guard(ep.domain.lock);
   const std::size_t room = *length;
   *length = sizeof(Address);
   if (room != 0 && out == nullptr) return -FI_EINVAL;
@@ -218,13 +219,10 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
     name = name_of(info->src_addr, info->src_addrlen);
     if (!name.has_value()) return -FI_EINVAL;
   }
-  std::shared_ptr<Connection> request;
-  if (type == FI_EP_MSG && info->handle != nullptr) {
-    const auto manager = domain.fabric.connection_manager();
-    if (!manager.ok()) return -fi_error(manager.status());
-    request = manager.value()->take_request(info->handle);
-    if (request == nullptr) return -FI_EINVAL;
-  }
+  const auto manager = type == FI_EP_MSG && info->handle != nullptr
+                           ? domain.fabric.connection_manager()
+                           : Result<ConnectionManager*>(nullptr);
+  if (!manager.ok()) return -fi_error(manager.status());
   const Guard guard(domain.lock);
   domain.endpoints.reserve(domain.endpoints.size() + 1);
   const auto memory = domain.memory();
@@ -241,7 +239,14 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   auto made = std::make_unique<Ep>(domain, std::move(core).value(), *info);
   made->fid.context = context;
   made->name = name;
-  made->connection = std::move(request);
+  if (manager.value() != nullptr) {
+    // Last: an endpoint that cannot be created leaves the request to be rejected.
+    made->connection = manager.value()->take_request(info->handle);
+    if (made->connection == nullptr) {
+      made->core.reset();
+      return -FI_EINVAL;
+    }
+  }
   domain.endpoints.push_back(made.get());
   *ep = made.release();
   return 0;
@@ -249,7 +254,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
 
 Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
     : ObjectOfDomain(owner),
-      caps(info.caps != 0 ? info.caps : kCapabilities & ~kOnlyIfAsked),
+      caps(info.caps != 0 ? info.caps : capabilities_of(info.ep_attr->type) & ~kOnlyIfAsked),
       type(info.ep_attr->type == FI_EP_UNSPEC ? FI_EP_RDM : info.ep_attr->type),
       core(std::move(made)),
       options(op_flags_of(info.tx_attr), op_flags_of(info.rx_attr)),

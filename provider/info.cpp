@@ -61,9 +61,7 @@ struct Offer {
 // RDMA needs DC or a connection, which this policy rules out. A program that can do without then
 // emulates it over messages. Atomics are messages.
 std::uint64_t offered_by(const Settings& settings, fi_ep_type type) noexcept {
-  const std::uint64_t all = type == FI_EP_MSG     ? kConnectedCapabilities
-                            : type == FI_EP_DGRAM ? kDatagramCapabilities
-                                                  : kCapabilities;
+  const std::uint64_t all = capabilities_of(type);
   return settings.policy == "static:ud-sendrecv" ? all & ~(FI_RMA | FI_RMA_EVENT) : all;
 }
 

@@ -36,6 +36,11 @@ inline constexpr std::uint64_t kConnectedCapabilities =
 inline constexpr std::uint64_t kDatagramCapabilities = FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV |
                                                        FI_DIRECTED_RECV | FI_SOURCE |
                                                        FI_LOCAL_COMM | FI_REMOTE_COMM;
+[[nodiscard]] constexpr std::uint64_t capabilities_of(fi_ep_type type) noexcept {
+  return type == FI_EP_MSG     ? kConnectedCapabilities
+         : type == FI_EP_DGRAM ? kDatagramCapabilities
+                               : kCapabilities;
+}
 // Of these, what costs a message for each operation: who does not ask for it does not get it.
 inline constexpr std::uint64_t kOnlyIfAsked = FI_RMA_EVENT;
 inline constexpr std::uint64_t kTxCapabilities =

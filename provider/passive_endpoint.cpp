@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -54,7 +56,7 @@ int listen_at(fid_pep* f) {
 }
 
 int reject_request(fid_pep* f, fid_t handle, const void* data, std::size_t length) {
-  if (length > ConnectionMessage::kMostData) return -FI_EINVAL;
+  if (length > ConnectionMessage::kMostData || (length != 0 && data == nullptr)) return -FI_EINVAL;
   return contain([&] {
     return PassiveEp::of(f).reject(handle, {static_cast<const std::byte*>(data), length});
   });
@@ -132,28 +134,29 @@ int Listener::start(int backlog) {
 }
 
 void Listener::stop() noexcept {
-  const std::lock_guard hold(mutex_);
+  const std::unique_lock hold = manager_.lock(mutex_);
   owner_ = nullptr;
-  manager_.forget(socket_.get());
-  ::shutdown(socket_.get(), SHUT_RDWR);
-  socket_.reset();
+  manager_.close(socket_);
 }
 
-void Listener::report(std::shared_ptr<Connection> request, std::span<const std::byte> data) {
+bool Listener::report(std::shared_ptr<Connection> request, std::span<const std::byte> data) {
   const std::lock_guard hold(mutex_);
-  if (owner_ == nullptr) return;  // nobody listens any more: the connection ends
+  if (owner_ == nullptr) return false;
   InfoPtr info(library().dupinfo(owner_->info.get()));
-  if (info == nullptr) return;
-  info->handle = request->handle();
   const Address& peer = request->peer();
   void* const copy = std::malloc(sizeof peer);  // libfabric releases it
-  if (copy == nullptr) return;
+  if (info == nullptr || copy == nullptr) {
+    std::free(copy);
+    return false;
+  }
   std::memcpy(copy, &peer, sizeof peer);
   std::free(info->dest_addr);
   info->dest_addr = copy;
   info->dest_addrlen = sizeof peer;
-  manager_.add_request(request->handle(), request);
+  ::fid* const handle = info->handle = request->handle();
+  manager_.add_request(handle, std::move(request));
   owner_->events->push_connection(FI_CONNREQ, &owner_->fid, info.release(), data);
+  return true;
 }
 
 void Listener::ready() noexcept {
@@ -161,14 +164,27 @@ void Listener::ready() noexcept {
     const std::lock_guard hold(mutex_);
     if (owner_ == nullptr) return 0;
     Descriptor client(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (client) Connection::receive(manager_, std::move(client), shared_from_this());
+    if (client) {
+      Connection::receive(manager_, std::move(client), shared_from_this());
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      // No descriptor or no memory now; the client stays in the queue.
+      if (!std::exchange(said_, true)) {
+        TURNOUT_LOG(provider, warn,
+                    "accepting a connection failed: {}; raise the limit of open files (ulimit -n)",
+                    strerrordesc_np(errno));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     return 0;
   }));
 }
 
 PassiveEp::~PassiveEp() {
   if (listener != nullptr) listener->stop();
-  if (events != nullptr) events->users.fetch_sub(1);
+  if (events != nullptr) {
+    events->forget(&fid);
+    events->users.fetch_sub(1);
+  }
   fabric.references.fetch_sub(1);
 }
 

@@ -36,15 +36,16 @@ class Listener final : public Watched, public std::enable_shared_from_this<Liste
   [[nodiscard]] int start(int backlog);
   // From here on nothing of the owner is used.
   void stop() noexcept;
-  // A request has arrived. Called with the connection's lock.
-  void report(std::shared_ptr<Connection> request, std::span<const std::byte> data);
+  // A request has arrived. False: nobody learns of it. Called with the connection's lock.
+  [[nodiscard]] bool report(std::shared_ptr<Connection> request, std::span<const std::byte> data);
   void ready() noexcept override;
 
  private:
   ConnectionManager& manager_;
-  std::mutex mutex_;  // guards the next two
+  std::mutex mutex_;  // guards the rest
   PassiveEp* owner_;  // null: it was closed
   Descriptor socket_;
+  bool said_ = false;  // that no connection can be accepted
 };
 
 struct PassiveEp final : Object<PassiveEp, fid_pep> {

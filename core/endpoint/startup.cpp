@@ -212,10 +212,11 @@ bool Startup::settles_for_fewer(const Status& failure) {
   const std::size_t made = resources_.pool(Purpose::data).size();
   const std::size_t others = least + 2 * (settings.credit_qps + settings.establishment_qps);
   const std::size_t fewer = std::max(least, made - std::min(others, made));
-  TURNOUT_LOG(endpoint, warn,
-              "creating {} queue pairs that send data failed: {}; continuing with {}; set "
-              "TURNOUT_DATA_QPS to ask for fewer",
-              settings.data_qps, failure.text(), fewer);
+  TURNOUT_LOG(
+      endpoint, warn,
+      "{}; continuing with {} queue pairs that send data instead of {}; set TURNOUT_DATA_QPS "
+      "to ask for fewer",
+      failure.text(), fewer, settings.data_qps);
   settings.data_qps = fewer;
   resources_.queues.clear();
   for (const Purpose purpose : {Purpose::data, Purpose::credit, Purpose::establishment})

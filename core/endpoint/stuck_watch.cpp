@@ -12,9 +12,10 @@ void StuckWatch::look(Nanoseconds now) {
   const Nanoseconds limit = context_.settings.stuck;
   next_ = now + std::clamp<Nanoseconds>(limit / kLooks, kLeast, LiveReport::kInterval);
   const WaitsReport waits = reporter_.waits().look(now);
-  const bool stuck = std::ranges::any_of(
-      waits.list, [&](const WaitReport& wait) { return blocks(wait.kind) && wait.age >= limit; });
-  if (stuck == std::exchange(stuck_, stuck) || !stuck) return;
+  const auto stuck = static_cast<std::size_t>(std::ranges::count_if(
+      waits.list, [&](const WaitReport& wait) { return blocks(wait.kind) && wait.age >= limit; }));
+  // A receive that is meant to stay posted must not hide what hangs later.
+  if (stuck <= std::exchange(stuck_, stuck)) return;
   log(waits);
   write(now);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // StuckWatch: TURNOUT_STUCK: an operation that has been pending for longer is logged with what it
-// waits for, once until none is any more, and the report of the endpoint is left in the folder
+// waits for, again when more are, and the report of the endpoint is left in the folder
 // that TURNOUT_REPORT names, for `turnout stuck`.
 //
 // The endpoint owns it and calls it from its thread. Failures to write are logged. Times are
@@ -33,7 +33,7 @@ class StuckWatch : ComponentsUser {
 
   EndpointReporter& reporter_;
   Nanoseconds next_ = 0;
-  bool stuck_ = false;  // and it has been said
+  std::size_t stuck_ = 0;  // operations, at the last look
 };
 
 }  // namespace turnout

@@ -256,9 +256,11 @@ void WaitReporter::add_atomics(WaitsReport* report) {
   }
 }
 
-// Changes of channels, and how much was sent.
+// Changes of channels, and how much was sent, by RDMA too.
 void WaitReporter::add_peers(WaitsReport* report) {
   std::uint64_t messages = context_.delivered;
+  for (const Traffic traffic : {Traffic::read, Traffic::write})
+    messages += context_.profile.sent[static_cast<std::size_t>(traffic)].total().messages;
   for (const Peer& peer : peer_table_.peers()) {
     messages += peer.tx.sequence;
     if (peer.lost || (peer.rx.state == ReceiveState::steady && peer.tx.state == SendState::steady &&

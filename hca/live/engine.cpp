@@ -98,8 +98,8 @@ void LiveEngine::stop() noexcept {
 
 void LiveEngine::close(Context& context) {
   fork_guard_remove(context);
-  faults_.remove(context);
   if (context.pid == getpid()) {
+    faults_.remove(context);
     ::close(context.verbs.context.async_fd);
     ::close(context.async_write);
   }

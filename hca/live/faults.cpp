@@ -63,7 +63,10 @@ void Faults::summarize() noexcept {
 void Faults::add(Context& context) {
   const std::lock_guard lock(mutex_);
   contexts_.push_back(&context);
-  context.port_down.store(ports_down_.load() != 0);
+  const bool down = ports_down_.load() != 0;
+  context.port_down.store(down);
+  if (down) raise(context, IBV_EVENT_PORT_ERR);
+  if (device_failed_.load()) raise(context, IBV_EVENT_DEVICE_FATAL);
 }
 
 void Faults::remove(Context& context) noexcept {
@@ -231,10 +234,11 @@ int Faults::refuse(FaultObject object) noexcept {
 
 void Faults::raise(ibv_event_type type) noexcept {
   const std::lock_guard lock(mutex_);
-  for (Context* const context : contexts_) {
-    events.raise(fabric.me(), context->async,
-                 {0, 0, 0, static_cast<std::uint32_t>(type), kPortEvent});
-  }
+  for (Context* const context : contexts_) raise(*context, type);
+}
+
+void Faults::raise(const Context& context, ibv_event_type type) noexcept {
+  events.raise(fabric.me(), context.async, {0, 0, 0, static_cast<std::uint32_t>(type), kPortEvent});
 }
 
 void Faults::set_port(bool down) noexcept {

@@ -34,7 +34,7 @@ class Faults : LiveParts {
   // Logs how often each fault hit. Once.
   void summarize() noexcept;
 
-  // Contexts that learn of what happens to the port.
+  // Contexts that learn of what happens to the port, and of what has happened already.
   void add(Context& context);
   void remove(Context& context) noexcept;
 
@@ -92,6 +92,7 @@ class Faults : LiveParts {
   void set_port(bool down) noexcept;
   void fail_device() noexcept;
   void raise(ibv_event_type type) noexcept;
+  void raise(const Context& context, ibv_event_type type) noexcept;
 
   FaultPlan plan_;
   std::vector<Counts> counts_;

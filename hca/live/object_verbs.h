@@ -102,6 +102,7 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   }
   int close_xrcd(Xrcd& xrcd) override { return xrc.close(xrcd); }
   Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) override {
+    if (refused(FaultObject::qp)) return nullptr;
     return created(FaultObject::qp, xrc.open_target(xrcd, number, qp_context));
   }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override {

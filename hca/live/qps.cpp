@@ -92,6 +92,7 @@ void LiveQueuePairs::clear(Qp& qp, QpPhase from) noexcept {
   if (was_target) hazards.wait_unused(0, qp.number, &qp);
   qp.queue.clear();
   qp.stalled.store(false, std::memory_order_release);
+  qp.retry = {};
   send_queues.forget(qp);
   if (faults.active()) faults.forget(qp);
 }

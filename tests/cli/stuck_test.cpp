@@ -180,6 +180,20 @@ TEST_F(Stuck, AStaleReportStillTells) {
   EXPECT_DOUBLE_EQ(saved.waits[1].age, 9);
 }
 
+// Receives that are posted before a computation are nothing that anybody waits for.
+TEST_F(Stuck, WhoComputesDoesNotWait) {
+  make(2);
+  pending(0, {receive(1, 1)});
+  pending(1, {receive(0, 1)});
+  for (Watched& one : seen_.reports) one.age = 60;
+  seen_.processes = {{5000, 0, 2, "sample", "it computes (99 % of a core)", true},
+                     {5001, 1, 2, "sample", "it computes (99 % of a core)", true}};
+  EXPECT_FALSE(job().hangs());
+  seen_.processes[0].computes = seen_.processes[1].computes = false;
+  EXPECT_TRUE(job().hangs());
+  EXPECT_EQ(job().cycles.size(), 1u);
+}
+
 TEST_F(Stuck, AWildcardIsNoCycleWhileSomebodyMaySend) {
   make(3);
   pending(0, {receive_any(1)});

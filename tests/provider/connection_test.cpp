@@ -2,6 +2,7 @@
 // Connected endpoints (FI_EP_MSG): requests, answers, data of the program, and the end.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -228,6 +229,7 @@ TEST(Connection, ARejectionSaysWhy) {
   fid_ep* const b = client.endpoint();
   ASSERT_EQ(connect(b, name), 0);
   const Event request = server.wait();
+  EXPECT_EQ(fi_reject(server.pep, request.info->handle, nullptr, 4), -FI_EINVAL);
   EXPECT_EQ(fi_reject(server.pep, request.info->handle, "full", 4), 0);
   const auto [error, data] = client.wait_error();
   EXPECT_EQ(error.fid, &b->fid);
@@ -328,6 +330,65 @@ TEST(Connection, RequestsOutliveWhoListened) {
   fid_ep* const a = server.endpoint(request.info.get());
   ASSERT_EQ(fi_accept(a, nullptr, 0), 0);
   EXPECT_EQ(client.wait().of, &b->fid);
+}
+
+// Who has connected and asks when nobody listens any more is told so.
+TEST(Connection, ARequestMayComeTooLate) {
+  Side server("127.0.0.1", FI_SOURCE);
+  const ServiceAddress name = server.listen();
+  const Descriptor fd(::socket(AF_INET, SOCK_STREAM, 0));
+  ASSERT_EQ(::connect(fd.get(), name.socket(), sizeof(sockaddr_in)), 0);
+  // Another one that is seen comes after it in the queue.
+  Side client;
+  ASSERT_EQ(connect(client.endpoint(), name), 0);
+  EXPECT_EQ(server.wait().number, static_cast<std::uint32_t>(FI_CONNREQ));
+  EXPECT_EQ(fi_close(&server.pep->fid), 0);
+  server.pep = nullptr;
+  ConnectionMessage request;
+  std::size_t length = sizeof request.address;
+  EXPECT_EQ(fi_getname(&client.endpoints[0]->fid, &request.address, &length), 0);
+  const std::vector<std::byte> bytes = request.encode();
+  ASSERT_EQ(::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+  char byte = 0;
+  EXPECT_EQ(::recv(fd.get(), &byte, sizeof byte, 0), 0);  // the end
+}
+
+TEST(Connection, ARequestOutlivesAnEndpointThatCannotBe) {
+  Side server("127.0.0.1", FI_SOURCE), client;
+  const ServiceAddress name = server.listen();
+  ASSERT_EQ(connect(client.endpoint(), name), 0);
+  const Event request = server.wait();
+  fid_ep* ep = nullptr;
+  faults().create = Status(Code::over_budget, "no memory");
+  EXPECT_EQ(fi_endpoint(server.domain, request.info.get(), &ep, nullptr), -FI_ENOMEM);
+  faults().reset();
+  EXPECT_EQ(fi_reject(server.pep, request.info->handle, nullptr, 0), 0);
+  EXPECT_EQ(client.wait_error().first.err, FI_ECONNREFUSED);
+}
+
+// A child of fork() that closes what it has inherited does not end its parent's connections.
+TEST(Connection, AForksChildLeavesThemAlone) {
+  Connected c;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    // All but the endpoints, whose flush waits for peers.
+    static_cast<void>(fi_close(&c.server.pep->fid));
+    static_cast<void>(fi_shutdown(c.b, 0));
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  Side third;
+  ServiceAddress name;
+  std::size_t length = sizeof name;
+  ASSERT_EQ(fi_getname(&c.server.pep->fid, &name, &length), 0);
+  ASSERT_EQ(connect(third.endpoint(), name), 0);
+  EXPECT_EQ(c.server.wait().number, static_cast<std::uint32_t>(FI_CONNREQ));
+  EXPECT_TRUE(c.server.quiet());
+  EXPECT_TRUE(c.client.quiet());
 }
 
 TEST(Connection, ManyAtOnce) {

@@ -19,8 +19,8 @@ VENV = pathlib.Path()
 LIMIT = 60  # seconds after which a program counts as hung
 LOGGED = {"FI_LOG_LEVEL": "info", "FI_LOG_PROV": "turnout"}
 # Hints that do not fit are told at level info.
-OTHER_ENDPOINT = ["-p", "turnout", "-t", "FI_EP_MSG"]
-REFUSAL = "fi_getinfo failed: hints (API 1.17): endpoint type other than FI_EP_RDM; ask for"
+NOT_OFFERED = ["-p", "turnout", "-c", "FI_MULTICAST"]
+REFUSAL = "fi_getinfo failed: hints (API 1.17): capabilities; ask for"
 
 
 class Conventions(unittest.TestCase):
@@ -105,7 +105,7 @@ class Conventions(unittest.TestCase):
         self.assertIn('TURNOUT_CREDITS = "4" overrides FI_TURNOUT_CREDITS = "8"', ended.stderr)
 
     def test_lines_in_libfabrics_log(self):
-        text = self.info(*OTHER_ENDPOINT, **LOGGED).stderr
+        text = self.info(*NOT_OFFERED, **LOGGED).stderr
         lines = [line for line in text.splitlines() if REFUSAL in line]
         self.assertEqual(len(lines), 1, text)
         self.assertRegex(lines[0], r"^libfabric:.*:turnout:fabric:provider\(\):\d+<info> fi_getinfo failed: hints")
@@ -113,24 +113,24 @@ class Conventions(unittest.TestCase):
     def test_no_line_twice(self):
         for level in ("info", "debug"):
             with self.subTest(level=level):
-                text = self.info(*OTHER_ENDPOINT, TURNOUT_LOG=level, **LOGGED).stderr
+                text = self.info(*NOT_OFFERED, TURNOUT_LOG=level, **LOGGED).stderr
                 self.assertEqual(text.count(REFUSAL), 1, text)
         # A file has its lines in any case.
         file = self.scratch / "log"
-        text = self.info(*OTHER_ENDPOINT, TURNOUT_LOG="info", TURNOUT_LOG_FILE=str(file),
+        text = self.info(*NOT_OFFERED, TURNOUT_LOG="info", TURNOUT_LOG_FILE=str(file),
                          **LOGGED).stderr
         self.assertEqual(text.count(REFUSAL), 1, text)
         self.assertEqual(file.read_text(encoding="utf-8").count(REFUSAL), 1)
 
     def test_each_asks_for_itself(self):
-        self.assertNotIn(REFUSAL, self.info(*OTHER_ENDPOINT).stderr)
+        self.assertNotIn(REFUSAL, self.info(*NOT_OFFERED).stderr)
         for nothing in ({"FI_LOG_LEVEL": "warn"}, {"FI_LOG_PROV": "tcp"}, {"FI_LOG_SUBSYS": "av"}):
             with self.subTest(nothing=nothing):
-                text = self.info(*OTHER_ENDPOINT, **(LOGGED | nothing)).stderr
+                text = self.info(*NOT_OFFERED, **(LOGGED | nothing)).stderr
                 self.assertNotIn(REFUSAL, text)
-                own = self.info(*OTHER_ENDPOINT, **(LOGGED | nothing), TURNOUT_LOG="info").stderr
+                own = self.info(*NOT_OFFERED, **(LOGGED | nothing), TURNOUT_LOG="info").stderr
                 self.assertRegex(own, r"turnout\[\d+\] info  provider: " + re.escape(REFUSAL))
-        self.assertIn(REFUSAL, self.info(*OTHER_ENDPOINT, TURNOUT_LOG="off", **LOGGED).stderr)
+        self.assertIn(REFUSAL, self.info(*NOT_OFFERED, TURNOUT_LOG="off", **LOGGED).stderr)
 
     def test_a_program_that_communicates(self):
         ended = self.run_program(str(BUILD / "bin" / "fi_regions"), "--provider", "turnout",

@@ -329,6 +329,15 @@ TEST(StuckWatch, SaysOnceWhatIsPendingForLonger) {
   EXPECT_NE(world.after(3).find("is pending"), std::string::npos);
 }
 
+TEST(StuckWatch, AReceiveThatStaysPostedHidesNoOther) {
+  StuckWorld world(2 * kSecond);
+  world.receive(kAnyPeer, 0x1);
+  EXPECT_NE(world.after(4).find("tag 0x1,"), std::string::npos);
+  world.receive(kAnyPeer, 0x2);
+  EXPECT_NE(world.after(4).find("tag 0x2,"), std::string::npos);
+  EXPECT_EQ(world.after(4), "");
+}
+
 TEST(StuckWatch, SaysNothingUnlessItIsSet) {
   StuckWorld world(0);
   world.receive(kAnyPeer, 1);
