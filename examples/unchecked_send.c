@@ -15,7 +15,7 @@
 
 enum { kMessages = 100, kBytes = 64 };
 
-static void *need(void *object, const char *what) {
+static void* need(void* object, const char* what) {
   if (object == NULL) {
     perror(what);
     exit(1);
@@ -23,7 +23,7 @@ static void *need(void *object, const char *what) {
   return object;
 }
 
-static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_cq *cq) {
+static struct ibv_qp* create_qp(struct ibv_pd* pd, struct ibv_cq* cq) {
   struct ibv_qp_init_attr attr = {.send_cq = cq,
                                   .recv_cq = cq,
                                   .cap = {kMessages, kMessages, 1, 1, 0},
@@ -32,7 +32,7 @@ static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_cq *cq) {
   return need(ibv_create_qp(pd, &attr), "ibv_create_qp");
 }
 
-static void connect_qp(struct ibv_qp *qp, uint32_t peer, uint16_t lid) {
+static void connect_qp(struct ibv_qp* qp, uint32_t peer, uint16_t lid) {
   struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
   struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR,
                             .path_mtu = IBV_MTU_1024,
@@ -40,11 +40,8 @@ static void connect_qp(struct ibv_qp *qp, uint32_t peer, uint16_t lid) {
                             .max_dest_rd_atomic = 1,
                             .min_rnr_timer = 12,
                             .ah_attr = {.dlid = lid, .port_num = 1}};
-  struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS,
-                            .timeout = 14,
-                            .retry_cnt = 7,
-                            .rnr_retry = 7,
-                            .max_rd_atomic = 1};
+  struct ibv_qp_attr rts = {
+      .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
   if (ibv_modify_qp(qp, &init,
                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0 ||
       ibv_modify_qp(qp, &rtr,
@@ -60,13 +57,15 @@ static void connect_qp(struct ibv_qp *qp, uint32_t peer, uint16_t lid) {
 
 int main(void) {
   static char sent[kBytes], received[kMessages][kBytes];
-  struct ibv_device **devices = need(ibv_get_device_list(NULL), "ibv_get_device_list");
-  struct ibv_context *context = need(ibv_open_device(devices[0]), "ibv_open_device");
-  struct ibv_pd *pd = need(ibv_alloc_pd(context), "ibv_alloc_pd");
-  struct ibv_cq *send_cq = need(ibv_create_cq(context, 2 * kMessages, NULL, NULL, 0), "ibv_create_cq");
-  struct ibv_cq *recv_cq = need(ibv_create_cq(context, 2 * kMessages, NULL, NULL, 0), "ibv_create_cq");
-  struct ibv_mr *from = need(ibv_reg_mr(pd, sent, sizeof sent, 0), "ibv_reg_mr");
-  struct ibv_mr *to =
+  struct ibv_device** devices = need(ibv_get_device_list(NULL), "ibv_get_device_list");
+  struct ibv_context* context = need(ibv_open_device(devices[0]), "ibv_open_device");
+  struct ibv_pd* pd = need(ibv_alloc_pd(context), "ibv_alloc_pd");
+  struct ibv_cq* send_cq =
+      need(ibv_create_cq(context, 2 * kMessages, NULL, NULL, 0), "ibv_create_cq");
+  struct ibv_cq* recv_cq =
+      need(ibv_create_cq(context, 2 * kMessages, NULL, NULL, 0), "ibv_create_cq");
+  struct ibv_mr* from = need(ibv_reg_mr(pd, sent, sizeof sent, 0), "ibv_reg_mr");
+  struct ibv_mr* to =
       need(ibv_reg_mr(pd, received, sizeof received, IBV_ACCESS_LOCAL_WRITE), "ibv_reg_mr");
   struct ibv_qp *sender = create_qp(pd, send_cq), *receiver = create_qp(pd, recv_cq);
   struct ibv_port_attr port;

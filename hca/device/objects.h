@@ -99,8 +99,8 @@ struct Context {
   // Attempts of its queue pairs that found no receive; see turnout_rnr_retries().
   std::atomic<std::uint64_t> rnr_retries{0};
   std::atomic<bool> port_down{false};  // a fault of the live engine
-  int async_write = -1;  // of the pipe whose read end is verbs.context.async_fd
-  int exporter = 0;      // process that opened the device first, and then gave its cmd_fd away
+  int async_write = -1;                // of the pipe whose read end is verbs.context.async_fd
+  int exporter = 0;  // process that opened the device first, and then gave its cmd_fd away
   PipeRef async;
   verbs_context verbs{};  // ends in ibv_context
 };
