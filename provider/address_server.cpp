@@ -26,16 +26,9 @@ Status failed(const char* what, const ServiceAddress& at, int error) {
 
 Result<std::unique_ptr<AddressServer>> AddressServer::start(const ServiceAddress& at,
                                                             const Address& address) {
-  Descriptor fd(::socket(at.socket()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return failed("creating a socket", at, errno);
-  // A server that ends and starts again finds connections of the former one, which are closing.
-  const int on = 1;
-  static_cast<void>(setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
-  const int off = 0;
-  if (at.socket()->sa_family == AF_INET6)
-    static_cast<void>(setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off));
-  if (::bind(fd.get(), at.socket(), length_of(at.socket())) != 0)
-    return failed("binding", at, errno);
+  Result<Descriptor> bound = at.bound_socket();
+  if (!bound.ok()) return bound.status();
+  Descriptor fd = std::move(bound).value();
   if (::listen(fd.get(), SOMAXCONN) != 0) return failed("listening", at, errno);
   Descriptor stop(eventfd(0, EFD_CLOEXEC));
   if (!stop) return failed("creating an eventfd to stop listening", at, errno);

@@ -29,12 +29,10 @@ Connection::~Connection() {
 int Connection::begin(ConnectionManager& manager, const ServiceAddress& to, const Address& own,
                       std::span<const std::byte> data, ::fid* endpoint, EventQueue& events,
                       std::shared_ptr<Connection>& made) {
-  ConnectionMessage request;
-  request.address = own;
-  request.data.assign(data.begin(), data.end());
   std::shared_ptr<Connection> fresh(new Connection(manager, State::connecting));
   fresh->to_ = to;
-  fresh->request_ = request.encode();
+  fresh->request_ =
+      ConnectionMessage{ConnectionMessage::Kind::request, own, {data.begin(), data.end()}}.encode();
   fresh->endpoint_ = endpoint;
   fresh->events_ = &events;
   {
@@ -86,10 +84,8 @@ void Connection::finish_connecting() {
     if (connect_next() != 0) fail(error);
     return;
   }
-  // A new connection has room for it.
-  const ssize_t sent = ::send(socket_.get(), request_.data(), request_.size(), MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(request_.size())) {
-    fail(sent < 0 ? errno : EIO);
+  if (const int unsent = write(request_); unsent != 0) {
+    fail(unsent);
     return;
   }
   state_.store(State::awaiting_reply, std::memory_order_release);
@@ -164,8 +160,7 @@ void Connection::ready() noexcept {
         const ssize_t n = recv(socket_.get(), &byte, sizeof byte, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
         const bool was_connected = state() == State::connected;
-        close();
-        state_.store(State::ended, std::memory_order_release);
+        finish();
         if (was_connected) report(FI_SHUTDOWN);
         break;
       }
@@ -197,8 +192,7 @@ int Connection::accept(const Address& own, std::span<const std::byte> data) {
   if (state() != State::requested) return -FI_EOPBADSTATE;
   assert(events_ != nullptr);
   if (const int error = send(ConnectionMessage::Kind::accept, own, data); error != 0) {
-    close();
-    state_.store(State::ended, std::memory_order_release);
+    finish();
     return -FI_ECONNABORTED;
   }
   state_.store(State::connected, std::memory_order_release);
@@ -211,39 +205,41 @@ int Connection::reject(std::span<const std::byte> data) {
   // Who has gone needs no answer.
   if (state() == State::requested)
     static_cast<void>(send(ConnectionMessage::Kind::reject, {}, data));
-  close();
-  state_.store(State::ended, std::memory_order_release);
+  finish();
   return 0;
 }
 
 void Connection::end() noexcept {
   const std::unique_lock hold = manager_.lock(mutex_);
   events_ = nullptr;
-  close();
-  state_.store(State::ended, std::memory_order_release);
+  finish();
 }
 
 // 0 or an errno.
 int Connection::send(ConnectionMessage::Kind kind, const Address& own,
                      std::span<const std::byte> data) {
-  ConnectionMessage message;
-  message.kind = kind;
-  message.address = own;
-  message.data.assign(data.begin(), data.end());
-  const std::vector<std::byte> bytes = message.encode();
+  return write(ConnectionMessage{kind, own, {data.begin(), data.end()}}.encode());
+}
+
+// The same. A new connection has room for all that is ever sent over one.
+int Connection::write(std::span<const std::byte> bytes) noexcept {
   const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(bytes.size())) return 0;
   return sent < 0 ? errno : EIO;
 }
 
 void Connection::fail(int error, std::span<const std::byte> data) {
-  close();
-  state_.store(State::ended, std::memory_order_release);
+  finish();
   if (events_ != nullptr) events_->push_failure(endpoint_, error, data);
 }
 
 void Connection::close() noexcept {
   if (socket_) manager_.close(socket_);
+}
+
+void Connection::finish() noexcept {
+  close();
+  state_.store(State::ended, std::memory_order_release);
 }
 
 void Connection::report(std::uint32_t event, std::span<const std::byte> data) {

@@ -90,7 +90,9 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
   [[nodiscard]] int send(ConnectionMessage::Kind kind, const Address& own,
                          std::span<const std::byte> data);
   void fail(int error, std::span<const std::byte> data = {});
+  [[nodiscard]] int write(std::span<const std::byte> bytes) noexcept;
   void close() noexcept;
+  void finish() noexcept;
   void report(std::uint32_t event, std::span<const std::byte> data = {});
 
   ConnectionManager& manager_;

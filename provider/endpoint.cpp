@@ -111,25 +111,16 @@ int set_option(fid* f, int level, int name, const void* value, std::size_t lengt
 // A program may ask with length 0 first, to learn how long the name is.
 int get_name(fid* f, void* out, std::size_t* length) {
   if (f->fclass != FI_CLASS_EP || length == nullptr) return -FI_EINVAL;
-  const Ep& ep = Ep::of(f);
-  const std::size_t room = *length;
-  *length = sizeof(Address);
-  if (room != 0 && out == nullptr) return -FI_EINVAL;
-  if (room != 0) std::memcpy(out, &ep.core->address(), std::min(room, sizeof(Address)));
-  return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
+  return put_name(Ep::of(f).core->address(), out, length);
 }
 
 int get_peer(fid_ep* f, void* out, std::size_t* length) {
   if (length == nullptr) return -FI_EINVAL;
   Ep& ep = Ep::of(f);
   const Guard guard(ep.domain.lock);
-  const std::size_t room = *length;
-  *length = sizeof(Address);
-  if (room != 0 && out == nullptr) return -FI_EINVAL;
   if (ep.connection == nullptr || ep.connection->state() != Connection::State::connected)
     return -FI_ENOTCONN;
-  if (room != 0) std::memcpy(out, &ep.connection->peer(), std::min(room, sizeof(Address)));
-  return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
+  return put_name(ep.connection->peer(), out, length);
 }
 
 // `call` with the data that a program adds to the messages of a connection.
@@ -190,15 +181,6 @@ fi_ops_cm cm_ops = [] {
   return ops;
 }();
 
-// None: not one, which is logged.
-std::optional<ServiceAddress> name_of(const void* bytes, std::size_t length) {
-  const Result<ServiceAddress> given = ServiceAddress::decode(bytes, length);
-  if (given.ok()) return given.value();
-  TURNOUT_LOG(provider, warn, "naming an endpoint failed: {}; take src_addr of fi_getinfo",
-              given.status().text());
-  return std::nullopt;
-}
-
 template <class Attr>
 std::uint64_t op_flags_of(const Attr* attr) noexcept {
   return attr != nullptr ? attr->op_flags : 0;
@@ -216,7 +198,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   std::optional<ServiceAddress> name;
   // Who is connected is not found by a name; its source is that of the passive endpoint.
   if (info->src_addr != nullptr && type != FI_EP_MSG) {
-    name = name_of(info->src_addr, info->src_addrlen);
+    name = name_given(info->src_addr, info->src_addrlen);
     if (!name.has_value()) return -FI_EINVAL;
   }
   const auto manager = type == FI_EP_MSG && info->handle != nullptr
@@ -388,7 +370,7 @@ int Ep::enable() {
 
 int Ep::set_name(const void* bytes, std::size_t length) {
   if (enabled) return -FI_EOPBADSTATE;
-  const std::optional<ServiceAddress> given = name_of(bytes, length);
+  const std::optional<ServiceAddress> given = name_given(bytes, length);
   if (!given.has_value()) return -FI_EINVAL;
   name = given;
   return 0;

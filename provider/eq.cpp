@@ -110,7 +110,7 @@ void EventQueue::push_connection(std::uint32_t number, ::fid* endpoint, fi_info*
   std::vector<std::byte> bytes(sizeof entry + data.size());
   std::memcpy(bytes.data(), &entry, sizeof entry);
   if (!data.empty()) std::memcpy(bytes.data() + sizeof entry, data.data(), data.size());
-  push({number, std::move(bytes), endpoint, InfoPtr(info)});
+  add(events, Event{number, std::move(bytes), endpoint, InfoPtr(info)});
 }
 
 void EventQueue::forget(const ::fid* endpoint) noexcept {
@@ -124,21 +124,7 @@ void EventQueue::push_failure(::fid* endpoint, int error, std::span<const std::b
   failure.entry.fid = endpoint;
   failure.entry.context = endpoint->context;
   failure.entry.err = failure.entry.prov_errno = error;
-  {
-    const std::lock_guard hold(mutex);
-    errors.push_back(std::move(failure));
-    if (wait != nullptr) wait->signal();
-  }
-  arrived.notify_one();
-}
-
-void EventQueue::push(Event event) {
-  {
-    const std::lock_guard hold(mutex);
-    events.push_back(std::move(event));
-    if (wait != nullptr) wait->signal();
-  }
-  arrived.notify_one();
+  add(errors, std::move(failure));
 }
 
 void EventQueue::push_insertion(::fid* vector, void* insertion, std::uint64_t inserted,

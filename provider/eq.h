@@ -50,7 +50,7 @@ struct EventQueue final : Object<EventQueue, fid_eq> {
 
   void push(std::uint32_t number, const void* data, std::size_t length) {
     const auto* const bytes = static_cast<const std::byte*>(data);
-    push({number, {bytes, bytes + length}, nullptr, nullptr});
+    add(events, Event{number, {bytes, bytes + length}, nullptr, nullptr});
   }
   // An insertion of `context` into `vector` ended: `inserted` of them went well, each index in
   // `failed` did not.
@@ -72,7 +72,16 @@ struct EventQueue final : Object<EventQueue, fid_eq> {
   static int open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* context);
 
  private:
-  void push(Event event);
+  // To `events` or `errors`; wakes who waits.
+  template <class One>
+  void add(std::deque<One>& queue, One&& one) {
+    {
+      const std::lock_guard hold(mutex);
+      queue.push_back(std::move(one));
+      if (wait != nullptr) wait->signal();
+    }
+    arrived.notify_one();
+  }
 };
 
 }  // namespace turnout::provider

@@ -207,13 +207,9 @@ int PassiveEp::open(Fabric& fabric, fi_info* info, fid_pep** pep, void* context)
 
 int PassiveEp::set_name(const void* bytes, std::size_t length) {
   if (socket || listener != nullptr) return -FI_EOPBADSTATE;
-  const Result<ServiceAddress> given = ServiceAddress::decode(bytes, length);
-  if (!given.ok()) {
-    TURNOUT_LOG(provider, warn, "naming an endpoint failed: {}; take src_addr of fi_getinfo",
-                given.status().text());
-    return -FI_EINVAL;
-  }
-  name = given.value();
+  const std::optional<ServiceAddress> given = name_given(bytes, length);
+  if (!given.has_value()) return -FI_EINVAL;
+  name = given;
   return 0;
 }
 
@@ -224,20 +220,13 @@ int PassiveEp::bind_socket() {
     if (!any.ok()) return -FI_EADDRNOTAVAIL;
     name = any.value();
   }
-  const sockaddr* const at = name->socket();
-  Descriptor fd(::socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return -errno;
-  const int on = 1, off = 0;
-  static_cast<void>(setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
-  if (at->sa_family == AF_INET6)
-    static_cast<void>(setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off));
-  if (::bind(fd.get(), at, length_of(at)) != 0) {
-    const int error = errno;
-    TURNOUT_LOG(provider, error,
-                "binding a passive endpoint failed: {}: {}; choose another service",
-                name->to_string(), strerrordesc_np(error));
-    return -error;
+  Result<Descriptor> made = name->bound_socket();
+  if (!made.ok()) {
+    TURNOUT_LOG(provider, error, "listening failed: {}; choose another service",
+                made.status().text());
+    return -fi_error(made.status());
   }
+  Descriptor fd = std::move(made).value();
   ServiceAddress bound;
   bound.count = 1;
   socklen_t length = sizeof(sockaddr_in6);
@@ -249,12 +238,8 @@ int PassiveEp::bind_socket() {
 }
 
 int PassiveEp::get_name(void* out, std::size_t* length) {
-  const std::size_t room = *length;
-  *length = sizeof(ServiceAddress);
-  if (room != 0 && out == nullptr) return -FI_EINVAL;
   if (const int error = bind_socket(); error != 0) return error;
-  if (room != 0) std::memcpy(out, &*name, std::min(room, sizeof *name));
-  return room < sizeof *name ? -FI_ETOOSMALL : 0;
+  return put_name(*name, out, length);
 }
 
 int PassiveEp::listen() {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <thread>
 
-#include "base/file_descriptor.h"
+#include "base/log.h"
 
 namespace turnout::provider {
 namespace {
@@ -151,6 +151,31 @@ std::string ServiceAddress::to_string() const {
       getnameinfo(socket(), length_of(socket()), host, sizeof host, nullptr, 0, NI_NUMERICHOST));
   const bool six = socket()->sa_family == AF_INET6;
   return fmt::format("{}{}{}{}:{}", kScheme, six ? "[" : "", host, six ? "]" : "", port());
+}
+
+Result<Descriptor> ServiceAddress::bound_socket() const {
+  const auto failed = [this](const char* what, int error) {
+    return Status{Code::system,
+                  fmt::format("{} at {}: {}", what, to_string(), strerrordesc_np(error)), error};
+  };
+  Descriptor fd(::socket(socket()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return failed("creating a socket", errno);
+  // A server that ends and starts again finds connections of the former one, which are closing.
+  const int on = 1;
+  static_cast<void>(setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  const int off = 0;
+  if (socket()->sa_family == AF_INET6)
+    static_cast<void>(setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off));
+  if (::bind(fd.get(), socket(), length_of(socket())) != 0) return failed("binding", errno);
+  return fd;
+}
+
+std::optional<ServiceAddress> name_given(const void* bytes, std::size_t length) {
+  const Result<ServiceAddress> given = ServiceAddress::decode(bytes, length);
+  if (given.ok()) return given.value();
+  TURNOUT_LOG(provider, warn, "naming an endpoint failed: {}; take src_addr of fi_getinfo",
+              given.status().text());
+  return std::nullopt;
 }
 
 Result<Address> ServiceAddress::ask(std::chrono::steady_clock::time_point end) const {

@@ -12,14 +12,19 @@
 #pragma once
 
 #include <netinet/in.h>
+#include <rdma/fi_errno.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
 #include "core/types/address.h"
 
@@ -54,6 +59,10 @@ struct ServiceAddress {
   [[nodiscard]] std::uint16_t port() const noexcept;
   [[nodiscard]] std::string to_string() const;  // turnout://host:port
 
+  // A socket to listen at, which blocks nobody. Errors: system, with the errno of bind(2)
+  // (EADDRINUSE, EACCES, ...) or of what else failed.
+  [[nodiscard]] Result<Descriptor> bound_socket() const;
+
   // The Address of the endpoint that listens there. Tries again while nobody does, as a server may
   // be starting, until `end`. Errors: invalid (no port); system, with the errno of
   // connect(2) or recv(2) or ETIMEDOUT; those of Address::decode, if somebody else listens there.
@@ -64,6 +73,19 @@ static_assert(sizeof(ServiceAddress) == sizeof(Address));
 
 [[nodiscard]] inline socklen_t length_of(const sockaddr* socket) noexcept {
   return socket->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+// What a program gave as the source of an endpoint. None: it is no name, which is logged.
+[[nodiscard]] std::optional<ServiceAddress> name_given(const void* bytes, std::size_t length);
+// The answer of fi_getname and fi_getpeer: an Address or a ServiceAddress, as much as fits into
+// *length bytes, which then says how long it is. 0, -FI_ETOOSMALL, -FI_EINVAL.
+template <class T>
+[[nodiscard]] int put_name(const T& name, void* out, std::size_t* length) noexcept {
+  const std::size_t room = *length;
+  *length = sizeof name;
+  if (room != 0 && out == nullptr) return -FI_EINVAL;
+  if (room != 0) std::memcpy(out, &name, std::min(room, sizeof name));
+  return room < sizeof name ? -FI_ETOOSMALL : 0;
 }
 
 // The text of fi_av_straddr for an Address, which contains all of it, and back. Errors of the

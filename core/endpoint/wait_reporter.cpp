@@ -5,22 +5,16 @@
 #include <bit>
 #include <iterator>
 
+#include "base/split_mix.h"
 #include "core/types/mpi_library.h"
 
 namespace turnout {
 namespace {
 
-// splitmix64's mixing of several values.
 template <class... Value>
 std::uint64_t identity_of(Value... values) noexcept {
   std::uint64_t mixed = 0;
-  const auto mix = [&mixed](std::uint64_t value) {
-    mixed += value + 0x9e3779b97f4a7c15u;
-    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
-    mixed ^= mixed >> 31;
-  };
-  (mix(static_cast<std::uint64_t>(values)), ...);
+  ((mixed = SplitMix64(mixed + static_cast<std::uint64_t>(values)).next()), ...);
   return mixed;
 }
 

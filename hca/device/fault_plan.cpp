@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "base/split_mix.h"
 #include "base/value.h"
 #include "hca/device/rules.h"
 
@@ -263,12 +264,9 @@ Result<Fault> read_fault(std::string_view item) {
   return fault;
 }
 
-// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): its n-th number without those before it.
+// The n-th number of a generator without those before it: each adds the same to the state.
 std::uint64_t mixed(std::uint64_t seed, std::uint64_t n) noexcept {
-  std::uint64_t z = seed + (n + 1) * 0x9e37'79b9'7f4a'7c15ULL;
-  z = (z ^ (z >> 30)) * 0xbf58'476d'1ce4'e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d0'49bb'1331'11ebULL;
-  return z ^ (z >> 31);
+  return SplitMix64(seed + n * 0x9e37'79b9'7f4a'7c15ULL).next();
 }
 
 std::uint8_t service_bit(QpKind kind) noexcept {

@@ -34,6 +34,12 @@ ibv_port_state port_state(ibv_context* context) {
   EXPECT_EQ(ibv_query_port(context, 1, &attr), 0);
   return attr.state;
 }
+void reconnect(Pair& p) {
+  ASSERT_EQ(modify_state(p.a, IBV_QPS_RESET), 0);
+  ASSERT_EQ(modify_state(p.b, IBV_QPS_RESET), 0);
+  connect(p.a, p.b->qp_num);
+  connect(p.b, p.a->qp_num);
+}
 std::uint64_t now() {
   return clock_ns(CLOCK_MONOTONIC);
 }
@@ -104,10 +110,7 @@ TEST_F(Faults, ResetForgetsWhatWasDelayed) {
   ask_for("delay:time=24000s,count=1");
   Pair p;
   post(p.a, IBV_WR_RDMA_WRITE, {p.local.sge(0, 8)}, 1, p.remote.address(), p.remote.mr->rkey);
-  ASSERT_EQ(modify_state(p.a, IBV_QPS_RESET), 0);
-  ASSERT_EQ(modify_state(p.b, IBV_QPS_RESET), 0);
-  connect(p.a, p.b->qp_num);
-  connect(p.b, p.a->qp_num);
+  reconnect(p);
   EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_SUCCESS);
 }
 
@@ -183,10 +186,7 @@ TEST_F(Faults, LocalErrorsEndOneQueuePair) {
   EXPECT_EQ(state_of(p.a), IBV_QPS_ERR);
   EXPECT_EQ(state_of(p.b), IBV_QPS_RTS);
   // One that is connected anew works: the fault hits once.
-  ASSERT_EQ(modify_state(p.a, IBV_QPS_RESET), 0);
-  ASSERT_EQ(modify_state(p.b, IBV_QPS_RESET), 0);
-  connect(p.a, p.b->qp_num);
-  connect(p.b, p.a->qp_num);
+  reconnect(p);
   EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8, IBV_WR_RDMA_READ).status,
             IBV_WC_SUCCESS);
 }
@@ -295,10 +295,7 @@ TEST_F(Faults, ThePortGoesDownAndComesUp) {
   EXPECT_EQ(e.event_type, IBV_EVENT_PORT_ACTIVE);
   EXPECT_EQ(e.element.port_num, 1);
   EXPECT_EQ(port_state(p.rig.context), IBV_PORT_ACTIVE);
-  ASSERT_EQ(modify_state(p.a, IBV_QPS_RESET), 0);
-  ASSERT_EQ(modify_state(p.b, IBV_QPS_RESET), 0);
-  connect(p.a, p.b->qp_num);
-  connect(p.b, p.a->qp_num);
+  reconnect(p);
   EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_SUCCESS);
 }
 
