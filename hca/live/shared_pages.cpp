@@ -59,28 +59,35 @@ bool is_ordinary(const void* address) noexcept {
   return read && (entry & kPresent) != 0 && (entry & kOfFile) == 0;
 }
 
-bool is_file(int fd, const MapLine& line) noexcept {
-  struct stat st {};
-  return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == line.inode &&
-         major(st.st_dev) == line.major && minor(st.st_dev) == line.minor;
+bool is_file(const struct stat& st, const MapLine& line) noexcept {
+  return S_ISREG(st.st_mode) && st.st_ino == line.inode && major(st.st_dev) == line.major &&
+         minor(st.st_dev) == line.minor;
 }
 
-// `path` if it is the file of this line, opened for writing.
-int open_file(const char* path, const MapLine& line) noexcept {
-  const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0 || is_file(fd, line)) return fd;
+// `fd` if it is the file of this line; closes it otherwise.
+int keep_if_file(int fd, const MapLine& line) noexcept {
+  struct stat st {};
+  if (fd < 0 || (fstat(fd, &st) == 0 && is_file(st, line))) return fd;
   close(fd);
   return -1;
 }
 
-// A memfd, or a file whose name is gone: perhaps the program still has it open.
+// `path` if it is the file of this line, opened for writing.
+int open_file(const char* path, const MapLine& line) noexcept {
+  return keep_if_file(::open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), line);
+}
+
+// A memfd, or a file whose name is gone: perhaps the program still has it open. Other threads close
+// descriptors meanwhile: they are looked at by name, and the copy is looked at once more.
 int find_descriptor(const MapLine& line) noexcept {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   if (folder == nullptr) return -1;
   while (const dirent* entry = readdir(folder.get())) {
-    const int fd = std::atoi(entry->d_name);
-    if (entry->d_name[0] == '.' || !is_file(fd, line)) continue;
-    if ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR) return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    struct stat st {};
+    if (fstatat(dirfd(folder.get()), entry->d_name, &st, 0) != 0 || !is_file(st, line)) continue;
+    const int fd = keep_if_file(fcntl(std::atoi(entry->d_name), F_DUPFD_CLOEXEC, 0), line);
+    if (fd >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR) return fd;
+    if (fd >= 0) close(fd);
   }
   return -1;
 }
