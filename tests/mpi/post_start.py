@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from mpi4py_suite import environment
+from mpi_libraries import MPIS, environment
 from mpi_stress import HERE, VENV
 
 CASES = {
@@ -32,7 +32,7 @@ def main():
                         "-o", program, HERE / "post_start.c"], check=True)
         for name, settings in CASES.items():
             for ranks in (3, 4, 8):
-                env = environment(args.provider, args.build / "lib", f"post-start-{os.getpid()}") | settings
+                env = environment(MPIS["mpich"], args.provider, args.build / "lib", f"post-start-{os.getpid()}") | settings
                 done = subprocess.run([VENV / "mpiexec", "-launcher", "fork", "-n", str(ranks), program, "300"],
                                       env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                       timeout=60, check=False)

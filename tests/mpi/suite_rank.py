@@ -17,7 +17,7 @@ def main():
     sys.dont_write_bytecode = True
     sys.path.insert(0, test_dir)
     suite = __import__("main")  # mpi4py's test/main.py
-    rank = os.environ.get("PMI_RANK", "0")
+    rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK", "0")
     record = (pathlib.Path(record_dir) / f"rank-{rank}").open("a", encoding="utf-8")
 
     def write(outcome, test):

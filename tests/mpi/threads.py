@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 
-from mpi4py_suite import environment
+from mpi_libraries import MPIS, environment
 from mpi_stress import HERE, VENV
 
 CASES = {
@@ -44,7 +44,7 @@ def main():
                             HERE / "threads.c", "-lpthread"], check=True)
             for case, settings in CASES.items():
                 for communicators in ("0", "1"):
-                    env = environment("turnout", build / "lib", f"threads-{os.getpid()}") | settings
+                    env = environment(MPIS["mpich"], "turnout", build / "lib", f"threads-{os.getpid()}") | settings
                     done = subprocess.run([*words, program, "--threads", "4", "--messages", args.messages,
                                            "--communicators", communicators], env=env, stdout=subprocess.PIPE,
                                           stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
