@@ -20,6 +20,7 @@
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
+#include "provider/peer_receives.h"
 #include "provider/peer_resolver.h"
 #include "provider/service_address.h"
 
@@ -46,11 +47,20 @@ std::chrono::steady_clock::time_point end_of_wait() noexcept {
   return std::chrono::steady_clock::now() + std::chrono::seconds(10);
 }
 
+int* errors_of(std::uint64_t flags, void* context) noexcept {
+  return (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
+}
+
 // What was inserted, one after another; the addresses may be unknown.
 class Insertion {
  public:
-  Insertion(AddressVector& av, std::size_t count, fi_addr_t* out, int* errors)
-      : av_(av), count_(count), out_(out), errors_(errors) {}
+  Insertion(AddressVector& av, std::size_t count, fi_addr_t* out, std::uint64_t flags,
+            void* context)
+      : av_(av),
+        count_(count),
+        out_(out),
+        errors_(errors_of(flags, context)),
+        named_((flags & FI_AV_USER_ID) != 0) {}
 
   // `at`: which of `count` it is.
   void add(std::size_t at, const Result<Address>& address) {
@@ -58,6 +68,7 @@ class Insertion {
     if (error == 0 && av_.size() >= kMaxAddresses) error = FI_ENOMEM;
     if (error == 0) {
       const std::uint64_t index = av_.insert(address.value());
+      if (named_) av_.set_name(index, out_[at]);
       if (out_ != nullptr) out_[at] = index;
       ++inserted_;
     } else {
@@ -84,23 +95,37 @@ class Insertion {
   const std::size_t count_;
   fi_addr_t* const out_;
   int* const errors_;
+  const bool named_;  // out_ has the names before it is written
   std::vector<std::pair<std::uint64_t, int>> failed_;
   int inserted_ = 0;
 };
 
 // 0, or what is wrong with the arguments of an insertion.
-int check_insertion(const AddressVector& av, std::uint64_t flags) noexcept {
-  if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0) return -FI_EBADFLAGS;
+int check_insertion(const AddressVector& av, const fi_addr_t* out, std::uint64_t flags) noexcept {
+  if ((flags & ~(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)) != 0) return -FI_EBADFLAGS;
+  if ((flags & FI_AV_USER_ID) != 0 && out == nullptr) return -FI_EINVAL;
   return av.asynchronous && av.events == nullptr ? -FI_ENOEQ : 0;
 }
-int* errors_of(std::uint64_t flags, void* context) noexcept {
-  return (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
+
+// `address_of(i)`: the address in each place.
+template <class AddressOf>
+int insert_all(AddressVector& av, std::size_t count, fi_addr_t* out, std::uint64_t flags,
+               void* context, AddressOf&& address_of) {
+  int answer = 0;
+  {
+    const Guard guard(av.domain.lock);
+    Insertion insertion(av, count, out, flags, context);
+    for (std::size_t i = 0; i < count; ++i) insertion.add(i, address_of(i));
+    answer = insertion.end(context);
+  }
+  PeerReceives::name_sources(av.domain);
+  return answer;
 }
 
 int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_addr_t* out,
                      std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
-  if (const int error = check_insertion(av, flags); error != 0) return error;
+  if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (count != 0 && addresses == nullptr) return -FI_EINVAL;
   return contain([&] {
     const auto* const bytes = static_cast<const std::byte*>(addresses);
@@ -113,17 +138,12 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
       const Result<ServiceAddress> name = ServiceAddress::decode(one, sizeof(Address));
       asked.emplace_back(i, name.ok() ? name.value().ask(end) : name.status());
     }
-    const Guard guard(av.domain.lock);
-    Insertion insertion(av, count, out, errors_of(flags, context));
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (next < asked.size() && asked[next].first == i) {
-        insertion.add(i, asked[next++].second);
-      } else {
-        insertion.add(i, Address::decode(bytes + i * sizeof(Address), sizeof(Address)));
-      }
-    }
-    return insertion.end(context);
+    return insert_all(av, count, out, flags, context,
+                      [&, next = std::size_t{0}](std::size_t i) mutable {
+                        if (next < asked.size() && asked[next].first == i)
+                          return asked[next++].second;
+                        return Address::decode(bytes + i * sizeof(Address), sizeof(Address));
+                      });
   });
 }
 
@@ -137,16 +157,13 @@ Result<Address> look_up_service(const std::string& node, const char* service,
 
 int insert_found(AddressVector& av, const std::vector<Result<Address>>& found, fi_addr_t* out,
                  std::uint64_t flags, void* context) {
-  const Guard guard(av.domain.lock);
-  Insertion insertion(av, found.size(), out, errors_of(flags, context));
-  for (std::size_t i = 0; i < found.size(); ++i) insertion.add(i, found[i]);
-  return insertion.end(context);
+  return insert_all(av, found.size(), out, flags, context, [&](std::size_t i) { return found[i]; });
 }
 
 int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* out,
                    std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
-  if (const int error = check_insertion(av, flags); error != 0) return error;
+  if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (node == nullptr) return -FI_EINVAL;
   return contain([&] {
     return insert_found(av, {look_up_service(node, service, end_of_wait())}, out, flags, context);
@@ -183,7 +200,7 @@ std::optional<std::string> counted_on(const std::string& name, std::size_t by) {
 int insert_symmetric(fid_av* f, const char* node, std::size_t nodes, const char* service,
                      std::size_t services, fi_addr_t* out, std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
-  if (const int error = check_insertion(av, flags); error != 0) return error;
+  if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (node == nullptr || service == nullptr) return -FI_EINVAL;
   return contain([&] {
     std::vector<std::pair<std::string, std::string>> names;
@@ -288,7 +305,8 @@ bool AddressVector::remove(std::uint64_t index) {
   free_.insert(std::upper_bound(free_.begin(), free_.end(), place, std::greater<>()), place);
   addresses_[index].magic = 0;
   buckets_.clear();
-  for (PeerResolver* resolver : resolvers) resolver->forget(index);
+  for (PeerResolver* resolver : resolvers) resolver->forget(index, name_of(index));
+  if (index < names_.size()) names_[index] = FI_ADDR_NOTAVAIL;
   return true;
 }
 

@@ -49,6 +49,14 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
     }
     return index;
   }
+  // FI_AV_USER_ID: what completions name it by instead of its index.
+  void set_name(std::uint64_t index, fi_addr_t name) {
+    if (index >= names_.size()) names_.resize(index + 1, FI_ADDR_NOTAVAIL);
+    names_[index] = name;
+  }
+  [[nodiscard]] fi_addr_t name_of(std::uint64_t index) const noexcept {
+    return index < names_.size() && names_[index] != FI_ADDR_NOTAVAIL ? names_[index] : index;
+  }
   // False if there is none.
   [[nodiscard]] bool remove(std::uint64_t index);
   // Null when nothing is there.
@@ -69,6 +77,7 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
   void enter(std::uint32_t index) noexcept;
 
   std::vector<Address> addresses_;      // magic 0: free
+  std::vector<fi_addr_t> names_;        // FI_ADDR_NOTAVAIL, or none: the index
   std::vector<std::uint32_t> free_;     // lowest on top
   std::vector<std::uint32_t> buckets_;  // open addressing by Address::id; index + 1, 0 is empty
 };

@@ -57,12 +57,13 @@ int PeerResolver::find_connected(PeerId& peer) {
   return 0;
 }
 
-fi_addr_t PeerResolver::name_of(PeerId peer) {
-  if (!named_ || peer == kAnyPeer || !bound()) return FI_ADDR_NOTAVAIL;
+fi_addr_t PeerResolver::source_of(PeerId peer) {
+  if (peer == kAnyPeer || !bound()) return FI_ADDR_NOTAVAIL;
   if (peer < names_.size() && names_[peer] != FI_ADDR_NOTAVAIL) [[likely]]
     return names_[peer];
-  const fi_addr_t name = av_->find(core_.peer_address(peer));
-  if (name == FI_ADDR_NOTAVAIL) return name;
+  const fi_addr_t index = av_->find(core_.peer_address(peer));
+  if (index == FI_ADDR_NOTAVAIL) return index;
+  const fi_addr_t name = av_->name_of(index);
   if (peer >= names_.size()) names_.resize(peer + 1, FI_ADDR_NOTAVAIL);
   return names_[peer] = name;
 }
