@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What peer providers share in libfabric's interface of version 2 (<rdma/providers/fi_peer.h>), in
+// What peer providers share in the interface of libfabric 2.5 (<rdma/providers/fi_peer.h>), in
 // names of our own: 1.17, whose headers this is built with, has older forms of some and no
 // counters.
 //
-// An owner of another form has a smaller table of calls, by which it is refused; those of 1.20 to
-// 1.22 have the same size, and link no provider but their own. Plain data that the owner allocates
-// and keeps until the object opened with it is closed. Source: fi_peer(3) of libfabric 2.5.
+// fi_peer(3) promises no stability, and a structure tells its form by no version: owners in
+// libraries from 2.0 to 2.4 are refused (PeerReceives::open), those of 1.x, which link none but
+// their own providers, by the size of their table of calls. Plain data that the owner allocates and
+// keeps until the object opened with it is closed. Source: fi_peer(3), and what libfabric 2.5.1's
+// lnx passes: its entries have no links any more.
 #pragma once
 
 #include <rdma/fi_endpoint.h>

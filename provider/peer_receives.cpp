@@ -9,6 +9,7 @@
 #include "provider/cq.h"
 #include "provider/endpoint.h"
 #include "provider/errors.h"
+#include "provider/library.h"
 #include "provider/ops.h"
 
 namespace turnout::provider {
@@ -51,6 +52,7 @@ PeerReceives::~PeerReceives() {
 
 int PeerReceives::open(Domain& domain, fi_rx_attr* attr, fid_ep** made, void* context) {
   if (attr == nullptr || (attr->op_flags & FI_PEER) == 0) return -FI_ENOSYS;
+  if (library().version >= FI_VERSION(2, 0) && library().version < kApi25) return -FI_EINVAL;
   const auto* const given = static_cast<const PeerSrxContext*>(context);
   if (made == nullptr || given == nullptr || given->size < sizeof *given || given->srx == nullptr ||
       given->srx->owner_ops == nullptr || given->srx->owner_ops->size < sizeof(SrxOwnerOps)) {
