@@ -2,6 +2,7 @@
 #include "provider/endpoint.h"
 
 #include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -184,6 +185,9 @@ fi_ops_cm cm_ops = [] {
   return ops;
 }();
 
+// libfabric's inline functions call them without a look.
+fi_ops_collective collective_ops = every_call<fi_ops_collective>(kNotHere);
+
 template <class Attr>
 std::uint64_t op_flags_of(const Attr* attr) noexcept {
   return attr != nullptr ? attr->op_flags : 0;
@@ -248,6 +252,7 @@ Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
   fid.ops = &ep_fid_ops;
   ops = &ep_ops;
   cm = &cm_ops;
+  collective = &collective_ops;
   set_calls(false);
 }
 
