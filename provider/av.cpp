@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "provider/eq.h"
 #include "provider/errors.h"
+#include "provider/info.h"
 #include "provider/ops.h"
 #include "provider/peer_receives.h"
 #include "provider/peer_resolver.h"
@@ -66,17 +67,22 @@ class Insertion {
   void add(std::size_t at, const Result<Address>& address) {
     int error = address.ok() ? 0 : fi_error(address.status());
     if (error == 0 && av_.size() >= kMaxAddresses) error = FI_ENOMEM;
+    std::uint64_t index = 0;
+    if (error == 0) error = av_.add(address.value(), index);
     if (error == 0) {
-      const std::uint64_t index = av_.insert(address.value());
       if (named_) av_.set_name(index, out_[at]);
       if (out_ != nullptr) out_[at] = index;
       ++inserted_;
     } else {
+      const bool is_absent = error == FI_EACCES;  // from one opened with FI_READ
       TURNOUT_LOG(provider, warn, "fi_av_insert failed: address {} of {}: {}; {}", at, count_,
-                  address.ok() ? "the address vector is full" : address.status().text(),
-                  address.ok() ? "remove unused addresses"
-                               : "pass the name that fi_getname gave at the peer, or the host and "
-                                 "port of an endpoint that is enabled");
+                  !address.ok() ? address.status().text()
+                  : is_absent   ? "the vector is read-only and does not have it"
+                                : "the address vector is full",
+                  !address.ok() ? "pass the name that fi_getname gave at the peer, or the host and "
+                                  "port of an endpoint that is enabled"
+                  : is_absent   ? "insert it where it was opened without FI_READ"
+                                : "remove unused addresses, or do without a name");
       if (out_ != nullptr) out_[at] = FI_ADDR_NOTAVAIL;
       failed_.emplace_back(at, error);
     }
@@ -103,6 +109,7 @@ class Insertion {
 // 0, or what is wrong with the arguments of an insertion.
 int check_insertion(const AddressVector& av, const fi_addr_t* out, std::uint64_t flags) noexcept {
   if ((flags & ~(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)) != 0) return -FI_EBADFLAGS;
+  if ((flags & FI_AV_USER_ID) != 0 && av.shared != nullptr) return -FI_EOPNOTSUPP;
   if ((flags & FI_AV_USER_ID) != 0 && out == nullptr) return -FI_EINVAL;
   return av.asynchronous && av.events == nullptr ? -FI_ENOEQ : 0;
 }
@@ -225,7 +232,7 @@ int remove_addresses(fid_av* f, fi_addr_t* addresses, std::size_t count, std::ui
   return contain([&] {
     const Guard guard(av.domain.lock);
     for (std::size_t i = 0; i < count; ++i) {
-      if (!av.remove(addresses[i] & av.index_mask)) return -FI_EINVAL;
+      if (const int error = av.remove(addresses[i] & av.index_mask); error != 0) return error;
     }
     return 0;
   });
@@ -234,6 +241,7 @@ int remove_addresses(fid_av* f, fi_addr_t* addresses, std::size_t count, std::ui
 int look_up(fid_av* f, fi_addr_t address, void* out, std::size_t* length) {
   AddressVector& av = AddressVector::of(f);
   const Guard guard(av.domain.lock);
+  if (const int error = contain([&] { return av.refresh(), 0; }); error != 0) return error;
   const Address* found = av.at(address);
   if (found == nullptr) return -FI_EINVAL;
   if (out != nullptr) std::memcpy(out, found, std::min(*length, sizeof(Address)));
@@ -283,13 +291,26 @@ int AddressVector::open(Domain& domain, fi_av_attr* attr, fid_av** av, void* con
   if (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE) {
     return -FI_EINVAL;
   }
-  if (attr->name != nullptr || (attr->flags & FI_READ) != 0) return -FI_ENOSYS;  // shared by name
-  if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0) return -FI_EBADFLAGS;
+  if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC | FI_READ)) != 0) return -FI_EBADFLAGS;
+  const bool read_only = (attr->flags & FI_READ) != 0;
+  if (read_only && attr->name == nullptr) return -FI_EINVAL;
   if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > 32) return -FI_EINVAL;
   auto made = std::make_unique<AddressVector>(domain);
   made->fid = {FI_CLASS_AV, context, &av_fid_ops};
   made->ops = &av_ops;
   made->asynchronous = (attr->flags & FI_EVENT) != 0;
+  if (attr->name != nullptr) {
+    const Settings& settings = process_settings().value();
+    auto opened =
+        SharedAddresses::open(settings.device + '/' + settings.fabric, attr->name, read_only);
+    if (!opened.ok()) {
+      TURNOUT_LOG(provider, info, "{}", opened.status().text());
+      return -fi_error(opened.status());
+    }
+    made->shared = std::move(opened).value();
+    if (attr->map_addr == nullptr) attr->map_addr = made->shared->names();
+    made->refresh();
+  }
   if (attr->rx_ctx_bits > 0) made->index_mask >>= attr->rx_ctx_bits;
   if (attr->type == FI_AV_UNSPEC) attr->type = FI_AV_TABLE;
   // `count` comes from the program and is only a hint: no more than a guess is reserved.
@@ -299,15 +320,64 @@ int AddressVector::open(Domain& domain, fi_av_attr* attr, fid_av** av, void* con
   return 0;
 }
 
-bool AddressVector::remove(std::uint64_t index) {
-  if (index >= addresses_.size() || addresses_[index].magic == 0) return false;
-  const auto place = static_cast<std::uint32_t>(index);
-  free_.insert(std::upper_bound(free_.begin(), free_.end(), place, std::greater<>()), place);
+int AddressVector::remove(std::uint64_t index) {
+  refresh();
+  if (index >= addresses_.size() || addresses_[index].magic == 0) return -FI_EINVAL;
+  if (shared == nullptr) {
+    const auto place = static_cast<std::uint32_t>(index);
+    free_.insert(std::upper_bound(free_.begin(), free_.end(), place, std::greater<>()), place);
+    forget(index);
+    return 0;
+  }
+  if (shared->read_only) return -FI_EACCES;
+  {
+    const SharedAddresses::Hold hold(*shared);
+    if (shared->at(index).magic != 0) shared->remove(index);  // or another process was first
+  }
+  refresh();
+  return 0;
+}
+
+void AddressVector::forget(std::uint64_t index) {
   addresses_[index].magic = 0;
   buckets_.clear();
   for (PeerResolver* resolver : resolvers) resolver->forget(index, name_of(index));
   if (index < names_.size()) names_[index] = FI_ADDR_NOTAVAIL;
-  return true;
+}
+
+// In one that is read-only an address is looked for instead.
+int AddressVector::insert_shared(const Address& address, std::uint64_t& index) {
+  if (shared->read_only) {
+    refresh();
+    index = find(address);
+    return index == FI_ADDR_NOTAVAIL ? FI_EACCES : 0;
+  }
+  {
+    const SharedAddresses::Hold hold(*shared);
+    index = shared->count();
+    if (const int error = shared->append(address); error != 0) return error;
+  }
+  refresh();
+  return 0;
+}
+
+void AddressVector::copy_shared() {
+  const SharedAddresses::Hold hold(*shared);
+  const std::uint64_t removals = shared->removals();
+  for (std::uint64_t i = 0; removals != removals_ && i < addresses_.size(); ++i) {
+    if (addresses_[i].magic != 0 && shared->at(i).magic == 0) forget(i);
+  }
+  removals_ = removals;
+  while (addresses_.size() < shared->count()) {
+    Address address = shared->at(addresses_.size());
+    if (!Address::decode(&address, sizeof address).ok()) address.magic = 0;  // or of a removed one
+    if (address.magic != 0) {
+      (void)insert(address);
+    } else {
+      addresses_.push_back(address);
+    }
+  }
+  for (PeerResolver* resolver : resolvers) resolver->expect(size());
 }
 
 fi_addr_t AddressVector::find(const Address& address) {

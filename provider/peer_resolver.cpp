@@ -24,6 +24,7 @@ void PeerResolver::unbind() noexcept {
 
 int PeerResolver::look_up(fi_addr_t address, PeerId& peer) {
   if (av_ == nullptr) return find_connected(peer);
+  av_->refresh();
   const Address* found = av_->at(address);
   if (found == nullptr) return -FI_EINVAL;
   const std::uint64_t index = address & av_->index_mask;
@@ -61,6 +62,7 @@ fi_addr_t PeerResolver::source_of(PeerId peer) {
   if (peer == kAnyPeer || !bound()) return FI_ADDR_NOTAVAIL;
   if (peer < names_.size() && names_[peer] != FI_ADDR_NOTAVAIL) [[likely]]
     return names_[peer];
+  av_->refresh();
   const fi_addr_t index = av_->find(core_.peer_address(peer));
   if (index == FI_ADDR_NOTAVAIL) return index;
   const fi_addr_t name = av_->name_of(index);
