@@ -52,6 +52,17 @@ std::string hexadecimal(const std::string& text) {
   return out;
 }
 
+// Names whose processes ended without closing them.
+void remove_abandoned(const Descriptor& folder) {
+  for (const std::string& name : entries(folder)) {
+    const Descriptor file(::openat(folder.get(), name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (file && set_lock(file.get(), Part::change, F_WRLCK, false) &&
+        set_lock(file.get(), Part::presence, F_WRLCK, false)) {
+      (void)::unlinkat(folder.get(), name.c_str(), 0);
+    }
+  }
+}
+
 }  // namespace
 
 struct SharedAddresses::Header {
@@ -75,6 +86,7 @@ Result<std::unique_ptr<SharedAddresses>> SharedAddresses::open(const std::string
                                   "open it without FI_READ first",
                                   name)};
   if (!folder.value()) return absent;
+  remove_abandoned(folder.value());
   const std::string file_name = hexadecimal(scope + '/' + name);
   const auto failed = [&](const char* what) {
     return folder_failure(what, path + '/' + file_name, errno);

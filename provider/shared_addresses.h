@@ -4,10 +4,11 @@
 // lives, which is until the last process has closed it.
 //
 // A file in the user's runtime folder, mapped by all; record locks of its open file descriptions
-// say who is there and who changes it, and end with a process. What a killed job leaves behind is
-// begun anew by whoever opens the name next. Owned by an AddressVector, which copies from it what
-// it uses. Calls hold the domain's lock. The content is untrusted input: counts are bounded, and
-// addresses are checked by who takes them. Source: fi_av(3) (name, map_addr, FI_READ), fcntl(2).
+// say who is there and who changes it, and end with a process. What processes leave behind that
+// end without closing it, whoever opens a name next removes. Owned by an AddressVector, which
+// copies from it what it uses. Calls hold the domain's lock. The content is untrusted input: counts
+// are bounded, and addresses are checked by who takes them. Source: fi_av(3) (name, map_addr,
+// FI_READ), fcntl(2).
 #pragma once
 
 #include <rdma/fabric.h>

@@ -115,6 +115,18 @@ TEST_F(SharedAv, IsGoneWithTheLastOfItsUsers) {
   EXPECT_FALSE(has(av, 0, node.name()));
 }
 
+TEST_F(SharedAv, IsRemovedWhereItsProcessesEndedWithoutClosingIt) {
+  fid_av* av = nullptr;
+  ASSERT_EQ(open(&av), 0);
+  const std::filesystem::path left = runtime_folder() + "/turnout-av-" +
+                                     std::to_string(::geteuid()) + "/left-" +
+                                     std::to_string(::getpid());
+  std::ofstream(left) << "addresses";
+  fid_av* second = nullptr;
+  ASSERT_EQ(open(&second, FI_READ), 0);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 TEST_F(SharedAv, IsCheckedBeforeItIsUsed) {
   fid_av* av = nullptr;
   ASSERT_EQ(open(&av), 0);
