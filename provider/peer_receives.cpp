@@ -85,10 +85,15 @@ void PeerReceives::hand_over(Cq& queue) {
       receives->handing_over_ = true;
       ++receives->users_;
     }
+    const struct End {
+      ~End() {
+        const Guard guard(receives.domain.lock);
+        receives.handing_over_ = false;
+        --receives.users_;
+      }
+      PeerReceives& receives;
+    } end{*receives};
     receives->hand_over_from(queue);
-    const Guard guard(domain.lock);
-    receives->handing_over_ = false;
-    --receives->users_;
   }
 }
 

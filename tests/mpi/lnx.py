@@ -18,17 +18,23 @@ import tempfile
 from mpi_stress import HERE, read_reports
 from osc_rdma import OPENMPI
 
-# Links, ranks, whether ranks believe to be on two hosts, and whether messages go over Turnout.
-CASES = [("turnout", 2, False, True), ("turnout", 4, False, True), ("shm+turnout", 2, False, False),
-         ("shm+turnout", 4, False, False), ("shm+turnout", 4, True, True)]
+# Links, ranks, whether ranks believe to be on two hosts, whether messages go over Turnout, and its settings.
+CASES = [("turnout", 2, False, True, {}), ("turnout", 4, False, True, {}),
+         ("shm+turnout", 2, False, False, {}), ("shm+turnout", 4, False, False, {}),
+         ("shm+turnout", 4, True, True, {}),
+         ("shm+turnout", 4, True, True, {"TURNOUT_TUNING": "test_switch_every=50"}),
+         ("turnout", 4, False, True, {"TURNOUT_DEFAULT_TRANSPORT": "ud", "TURNOUT_UNEXPECTED_MEMORY": "16KiB",
+                                      "TURNOUT_MEMORY_BUDGET": "5MiB"}),
+         ("turnout", 4, False, True, {"TURNOUT_RENDEZVOUS": "rput", "TURNOUT_PROGRESS_THREAD": "20us"})]
 
 
-def run(folder, args, links, ranks, hosts, carries):
-    name = f"{links}, {ranks} ranks{' of two hosts' if hosts else ''}"
+def run(folder, args, links, ranks, hosts, carries, settings):
+    name = ", ".join([links, f"{ranks} ranks{' of two hosts' if hosts else ''}",
+                      *(f"{setting}={value}" for setting, value in settings.items())])
     lib = args.build.resolve() / "lib"
-    reports = folder / f"{links}-{ranks}-{hosts}"
+    reports = folder / name.replace(" ", "").replace(",", "-")
     env = dict(os.environ)
-    env.update(FI_PROVIDER="lnx", FI_LNX_PROV_LINKS=links, FI_PROVIDER_PATH=str(lib), TURNOUT_DEVICE="virtual",
+    env.update(settings, FI_PROVIDER="lnx", FI_LNX_PROV_LINKS=links, FI_PROVIDER_PATH=str(lib), TURNOUT_DEVICE="virtual",
                TURNOUT_VERBS_PATH=str(lib / "turnout"), TURNOUT_REPORT=str(reports),
                TURNOUT_FABRIC=f"lnx-{os.getpid()}", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     parameters = {"pml": "cm", "mtl": "ofi", "mtl_ofi_av": "table", "mtl_ofi_provider_include": "lnx",
