@@ -57,6 +57,23 @@ TEST(Absent, Collectives) {
   EXPECT_EQ(ask(FI_VERSION(1, 17), hints.get(), info), -FI_ENODATA);
 }
 
+// Peer providers share queues, counters and receives here.
+TEST(Absent, OtherObjectsOfPeers) {
+  Node node;
+  fid_eq* eq = nullptr;
+  fi_eq_attr eq_attr{};
+  eq_attr.flags = FI_PEER;
+  EXPECT_EQ(fi_eq_open(node.fabric, &eq_attr, &eq, nullptr), -FI_EINVAL);
+  fid_av* av = nullptr;
+  fi_av_attr av_attr{};
+  av_attr.flags = FI_PEER;
+  EXPECT_EQ(fi_av_open(node.domain, &av_attr, &av, nullptr), -FI_EBADFLAGS);
+  fid_domain* domain = nullptr;
+  EXPECT_EQ(fi_domain2(node.fabric, node.info.get(), &domain, FI_PEER, nullptr), -FI_EOPNOTSUPP);
+  fid_ep* ep = nullptr;
+  EXPECT_EQ(fi_endpoint2(node.domain, node.info.get(), &ep, FI_PEER, nullptr), -FI_EOPNOTSUPP);
+}
+
 TEST(Absent, Multicast) {
   Node node;
   fid_mc* group = nullptr;
