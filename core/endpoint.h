@@ -90,6 +90,17 @@ struct PeekRequest {
   Report report;  // a hit: a Completion; a miss: an error entry no_message
 };
 
+// A message that arrived for no posted receive and was taken out of the matching.
+struct TakenMessage {
+  void* handle = nullptr;  // for recv_taken() or discard_taken(), one of which ends it
+  PeerId peer = kAnyPeer;
+  bool tagged = false;
+  bool has_remote_data = false;
+  std::uint64_t tag = 0;
+  std::uint64_t remote_data = 0;
+  std::size_t length = 0;  // of the message, all of which need not be here yet
+};
+
 struct RmaRequest {
   PeerId peer = kAnyPeer;
   bool write = false;   // else read
@@ -176,6 +187,13 @@ class Endpoint {
   // ignored. Errors: invalid if there is none.
   [[nodiscard]] virtual Status recv_claimed(const RecvRequest& request) = 0;
   [[nodiscard]] virtual Status discard_claimed(const Report& report) = 0;
+  // For a caller that posts no receives but matches the messages itself: the oldest one that it has
+  // not taken, tagged ones first. From the first call on, receives are assumed to wait for any
+  // peer.
+  [[nodiscard]] virtual std::optional<TakenMessage> take_message() = 0;
+  // Receives it; peer and tag are ignored. The message stays taken on an error: `again`, invalid.
+  [[nodiscard]] virtual Status recv_taken(void* handle, const RecvRequest& request) = 0;
+  virtual void discard_taken(void* handle) = 0;  // for its sender it is received
   [[nodiscard]] virtual Status rma(const RmaRequest& request) = 0;
   // Additional errors: invalid (no such operation on that type, count, lengths, alignment),
   // permission. A refusal by the target (key, range, access) is an error completion `permission`.

@@ -19,7 +19,9 @@
 #include "base/log.h"
 #include "provider/eq.h"
 #include "provider/errors.h"
+#include "provider/info.h"
 #include "provider/ops.h"
+#include "provider/peer_receives.h"
 #include "provider/peer_resolver.h"
 #include "provider/service_address.h"
 
@@ -46,26 +48,41 @@ std::chrono::steady_clock::time_point end_of_wait() noexcept {
   return std::chrono::steady_clock::now() + std::chrono::seconds(10);
 }
 
+int* errors_of(std::uint64_t flags, void* context) noexcept {
+  return (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
+}
+
 // What was inserted, one after another; the addresses may be unknown.
 class Insertion {
  public:
-  Insertion(AddressVector& av, std::size_t count, fi_addr_t* out, int* errors)
-      : av_(av), count_(count), out_(out), errors_(errors) {}
+  Insertion(AddressVector& av, std::size_t count, fi_addr_t* out, std::uint64_t flags,
+            void* context)
+      : av_(av),
+        count_(count),
+        out_(out),
+        errors_(errors_of(flags, context)),
+        named_((flags & FI_AV_USER_ID) != 0) {}
 
   // `at`: which of `count` it is.
   void add(std::size_t at, const Result<Address>& address) {
     int error = address.ok() ? 0 : fi_error(address.status());
     if (error == 0 && av_.size() >= kMaxAddresses) error = FI_ENOMEM;
+    std::uint64_t index = 0;
+    if (error == 0) error = av_.add(address.value(), index);
     if (error == 0) {
-      const std::uint64_t index = av_.insert(address.value());
+      if (named_) av_.set_name(index, out_[at]);
       if (out_ != nullptr) out_[at] = index;
       ++inserted_;
     } else {
+      const bool is_absent = error == FI_EACCES;  // from one opened with FI_READ
       TURNOUT_LOG(provider, warn, "fi_av_insert failed: address {} of {}: {}; {}", at, count_,
-                  address.ok() ? "the address vector is full" : address.status().text(),
-                  address.ok() ? "remove unused addresses"
-                               : "pass the name that fi_getname gave at the peer, or the host and "
-                                 "port of an endpoint that is enabled");
+                  !address.ok() ? address.status().text()
+                  : is_absent   ? "the vector is read-only and does not have it"
+                                : "the address vector is full",
+                  !address.ok() ? "pass the name that fi_getname gave at the peer, or the host and "
+                                  "port of an endpoint that is enabled"
+                  : is_absent   ? "insert it where it was opened without FI_READ"
+                                : "remove unused addresses, or do without a name");
       if (out_ != nullptr) out_[at] = FI_ADDR_NOTAVAIL;
       failed_.emplace_back(at, error);
     }
@@ -84,23 +101,38 @@ class Insertion {
   const std::size_t count_;
   fi_addr_t* const out_;
   int* const errors_;
+  const bool named_;  // out_ has the names before it is written
   std::vector<std::pair<std::uint64_t, int>> failed_;
   int inserted_ = 0;
 };
 
 // 0, or what is wrong with the arguments of an insertion.
-int check_insertion(const AddressVector& av, std::uint64_t flags) noexcept {
-  if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0) return -FI_EBADFLAGS;
+int check_insertion(const AddressVector& av, const fi_addr_t* out, std::uint64_t flags) noexcept {
+  if ((flags & ~(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)) != 0) return -FI_EBADFLAGS;
+  if ((flags & FI_AV_USER_ID) != 0 && av.shared != nullptr) return -FI_EOPNOTSUPP;
+  if ((flags & FI_AV_USER_ID) != 0 && out == nullptr) return -FI_EINVAL;
   return av.asynchronous && av.events == nullptr ? -FI_ENOEQ : 0;
 }
-int* errors_of(std::uint64_t flags, void* context) noexcept {
-  return (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
+
+// `address_of(i)`: the address in each place.
+template <class AddressOf>
+int insert_all(AddressVector& av, std::size_t count, fi_addr_t* out, std::uint64_t flags,
+               void* context, AddressOf&& address_of) {
+  int answer = 0;
+  {
+    const Guard guard(av.domain.lock);
+    Insertion insertion(av, count, out, flags, context);
+    for (std::size_t i = 0; i < count; ++i) insertion.add(i, address_of(i));
+    answer = insertion.end(context);
+  }
+  PeerReceives::name_sources(av.domain);
+  return answer;
 }
 
 int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_addr_t* out,
                      std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
-  if (const int error = check_insertion(av, flags); error != 0) return error;
+  if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (count != 0 && addresses == nullptr) return -FI_EINVAL;
   return contain([&] {
     const auto* const bytes = static_cast<const std::byte*>(addresses);
@@ -113,17 +145,12 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
       const Result<ServiceAddress> name = ServiceAddress::decode(one, sizeof(Address));
       asked.emplace_back(i, name.ok() ? name.value().ask(end) : name.status());
     }
-    const Guard guard(av.domain.lock);
-    Insertion insertion(av, count, out, errors_of(flags, context));
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (next < asked.size() && asked[next].first == i) {
-        insertion.add(i, asked[next++].second);
-      } else {
-        insertion.add(i, Address::decode(bytes + i * sizeof(Address), sizeof(Address)));
-      }
-    }
-    return insertion.end(context);
+    return insert_all(av, count, out, flags, context,
+                      [&, next = std::size_t{0}](std::size_t i) mutable {
+                        if (next < asked.size() && asked[next].first == i)
+                          return asked[next++].second;
+                        return Address::decode(bytes + i * sizeof(Address), sizeof(Address));
+                      });
   });
 }
 
@@ -137,16 +164,13 @@ Result<Address> look_up_service(const std::string& node, const char* service,
 
 int insert_found(AddressVector& av, const std::vector<Result<Address>>& found, fi_addr_t* out,
                  std::uint64_t flags, void* context) {
-  const Guard guard(av.domain.lock);
-  Insertion insertion(av, found.size(), out, errors_of(flags, context));
-  for (std::size_t i = 0; i < found.size(); ++i) insertion.add(i, found[i]);
-  return insertion.end(context);
+  return insert_all(av, found.size(), out, flags, context, [&](std::size_t i) { return found[i]; });
 }
 
 int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* out,
                    std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
-  if (const int error = check_insertion(av, flags); error != 0) return error;
+  if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (node == nullptr) return -FI_EINVAL;
   return contain([&] {
     return insert_found(av, {look_up_service(node, service, end_of_wait())}, out, flags, context);
@@ -183,7 +207,7 @@ std::optional<std::string> counted_on(const std::string& name, std::size_t by) {
 int insert_symmetric(fid_av* f, const char* node, std::size_t nodes, const char* service,
                      std::size_t services, fi_addr_t* out, std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
-  if (const int error = check_insertion(av, flags); error != 0) return error;
+  if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (node == nullptr || service == nullptr) return -FI_EINVAL;
   return contain([&] {
     std::vector<std::pair<std::string, std::string>> names;
@@ -208,7 +232,7 @@ int remove_addresses(fid_av* f, fi_addr_t* addresses, std::size_t count, std::ui
   return contain([&] {
     const Guard guard(av.domain.lock);
     for (std::size_t i = 0; i < count; ++i) {
-      if (!av.remove(addresses[i] & av.index_mask)) return -FI_EINVAL;
+      if (const int error = av.remove(addresses[i] & av.index_mask); error != 0) return error;
     }
     return 0;
   });
@@ -217,6 +241,7 @@ int remove_addresses(fid_av* f, fi_addr_t* addresses, std::size_t count, std::ui
 int look_up(fid_av* f, fi_addr_t address, void* out, std::size_t* length) {
   AddressVector& av = AddressVector::of(f);
   const Guard guard(av.domain.lock);
+  if (const int error = contain([&] { return av.refresh(), 0; }); error != 0) return error;
   const Address* found = av.at(address);
   if (found == nullptr) return -FI_EINVAL;
   if (out != nullptr) std::memcpy(out, found, std::min(*length, sizeof(Address)));
@@ -266,13 +291,26 @@ int AddressVector::open(Domain& domain, fi_av_attr* attr, fid_av** av, void* con
   if (attr->type != FI_AV_UNSPEC && attr->type != FI_AV_MAP && attr->type != FI_AV_TABLE) {
     return -FI_EINVAL;
   }
-  if (attr->name != nullptr || (attr->flags & FI_READ) != 0) return -FI_ENOSYS;  // shared by name
-  if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0) return -FI_EBADFLAGS;
+  if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC | FI_READ)) != 0) return -FI_EBADFLAGS;
+  const bool read_only = (attr->flags & FI_READ) != 0;
+  if (read_only && attr->name == nullptr) return -FI_EINVAL;
   if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > 32) return -FI_EINVAL;
   auto made = std::make_unique<AddressVector>(domain);
   made->fid = {FI_CLASS_AV, context, &av_fid_ops};
   made->ops = &av_ops;
   made->asynchronous = (attr->flags & FI_EVENT) != 0;
+  if (attr->name != nullptr) {
+    const Settings& settings = process_settings().value();
+    auto opened =
+        SharedAddresses::open(settings.device + '/' + settings.fabric, attr->name, read_only);
+    if (!opened.ok()) {
+      TURNOUT_LOG(provider, info, "{}", opened.status().text());
+      return -fi_error(opened.status());
+    }
+    made->shared = std::move(opened).value();
+    if (attr->map_addr == nullptr) attr->map_addr = made->shared->names();
+    made->refresh();
+  }
   if (attr->rx_ctx_bits > 0) made->index_mask >>= attr->rx_ctx_bits;
   if (attr->type == FI_AV_UNSPEC) attr->type = FI_AV_TABLE;
   // `count` comes from the program and is only a hint: no more than a guess is reserved.
@@ -282,14 +320,64 @@ int AddressVector::open(Domain& domain, fi_av_attr* attr, fid_av** av, void* con
   return 0;
 }
 
-bool AddressVector::remove(std::uint64_t index) {
-  if (index >= addresses_.size() || addresses_[index].magic == 0) return false;
-  const auto place = static_cast<std::uint32_t>(index);
-  free_.insert(std::upper_bound(free_.begin(), free_.end(), place, std::greater<>()), place);
+int AddressVector::remove(std::uint64_t index) {
+  refresh();
+  if (index >= addresses_.size() || addresses_[index].magic == 0) return -FI_EINVAL;
+  if (shared == nullptr) {
+    const auto place = static_cast<std::uint32_t>(index);
+    free_.insert(std::upper_bound(free_.begin(), free_.end(), place, std::greater<>()), place);
+    forget(index);
+    return 0;
+  }
+  if (shared->read_only) return -FI_EACCES;
+  {
+    const SharedAddresses::Hold hold(*shared);
+    if (shared->at(index).magic != 0) shared->remove(index);  // or another process was first
+  }
+  refresh();
+  return 0;
+}
+
+void AddressVector::forget(std::uint64_t index) {
   addresses_[index].magic = 0;
   buckets_.clear();
-  for (PeerResolver* resolver : resolvers) resolver->forget(index);
-  return true;
+  for (PeerResolver* resolver : resolvers) resolver->forget(index, name_of(index));
+  if (index < names_.size()) names_[index] = FI_ADDR_NOTAVAIL;
+}
+
+// In one that is read-only an address is looked for instead.
+int AddressVector::insert_shared(const Address& address, std::uint64_t& index) {
+  if (shared->read_only) {
+    refresh();
+    index = find(address);
+    return index == FI_ADDR_NOTAVAIL ? FI_EACCES : 0;
+  }
+  {
+    const SharedAddresses::Hold hold(*shared);
+    index = shared->count();
+    if (const int error = shared->append(address); error != 0) return error;
+  }
+  refresh();
+  return 0;
+}
+
+void AddressVector::copy_shared() {
+  const SharedAddresses::Hold hold(*shared);
+  const std::uint64_t removals = shared->removals();
+  for (std::uint64_t i = 0; removals != removals_ && i < addresses_.size(); ++i) {
+    if (addresses_[i].magic != 0 && shared->at(i).magic == 0) forget(i);
+  }
+  removals_ = removals;
+  while (addresses_.size() < shared->count()) {
+    Address address = shared->at(addresses_.size());
+    if (!Address::decode(&address, sizeof address).ok()) address.magic = 0;  // or of a removed one
+    if (address.magic != 0) {
+      (void)insert(address);
+    } else {
+      addresses_.push_back(address);
+    }
+  }
+  for (PeerResolver* resolver : resolvers) resolver->expect(size());
 }
 
 fi_addr_t AddressVector::find(const Address& address) {

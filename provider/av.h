@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // AddressVector: libfabric's fid_av. 64 bytes per address; each endpoint looks up the peer of an
 // address at its first use. A fi_addr_t is the index of its address, for FI_AV_TABLE and FI_AV_MAP
-// alike. Owned by the program; closing it is refused while endpoints are bound. Calls hold the
-// domain's lock. Addresses come from other processes, so each is validated when inserted. Source:
-// fi_av(3).
+// alike. One with a name has its addresses in memory that processes share (SharedAddresses), and
+// here a copy of those it has looked at. Owned by the program; closing it is refused while
+// endpoints are bound. Calls hold the domain's lock. Addresses come from other processes, so each
+// is validated when inserted. Source: fi_av(3).
 #pragma once
 
 #include <rdma/fi_domain.h>
 
 #include <cassert>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/types/address.h"
 #include "provider/domain.h"
+#include "provider/shared_addresses.h"
 
 namespace turnout::provider {
 
@@ -26,11 +29,20 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
 
   std::vector<PeerResolver*> resolvers;  // of bound endpoints: they forget what is removed
   EventQueue* events = nullptr;
-  bool asynchronous = false;  // opened with FI_EVENT: insertions report to `events`
+  std::unique_ptr<SharedAddresses> shared;  // null: without a name
+  bool asynchronous = false;                // opened with FI_EVENT: insertions report to `events`
   std::uint64_t index_mask = ~std::uint64_t{0};  // without the bits of fi_rx_addr
 
   [[nodiscard]] bool in_use() const noexcept { return !resolvers.empty(); }
-  [[nodiscard]] std::uint64_t insert(const Address& address) {
+  // 0, or FI_E* of a shared one: FI_ENOMEM, FI_EACCES of one that is read-only and does not have
+  // it.
+  [[nodiscard]] int add(const Address& address, std::uint64_t& index) {
+    if (shared != nullptr) return insert_shared(address, index);
+    index = insert(address);
+    return 0;
+  }
+  // Of one that is not shared, in the lowest free place, or a new one.
+  std::uint32_t insert(const Address& address) {
     std::uint32_t index = 0;
     if (!free_.empty()) {
       index = free_.back();
@@ -49,8 +61,23 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
     }
     return index;
   }
-  // False if there is none.
-  [[nodiscard]] bool remove(std::uint64_t index);
+  // What other processes have inserted into a shared one or removed from it is known here now.
+  void refresh() {
+    if (shared != nullptr &&
+        (shared->count() > addresses_.size() || shared->removals() != removals_)) {
+      copy_shared();
+    }
+  }
+  // 0 or -FI_E*: -FI_EINVAL when none is there, -FI_EACCES.
+  [[nodiscard]] int remove(std::uint64_t index);
+  // FI_AV_USER_ID: what completions name it by instead of its index.
+  void set_name(std::uint64_t index, fi_addr_t name) {
+    if (index >= names_.size()) names_.resize(index + 1, FI_ADDR_NOTAVAIL);
+    names_[index] = name;
+  }
+  [[nodiscard]] fi_addr_t name_of(std::uint64_t index) const noexcept {
+    return index < names_.size() && names_[index] != FI_ADDR_NOTAVAIL ? names_[index] : index;
+  }
   // Null when nothing is there.
   [[nodiscard]] const Address* at(fi_addr_t address) const noexcept {
     const std::uint64_t index = address & index_mask;
@@ -65,10 +92,15 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
   static int open(Domain& domain, fi_av_attr* attr, fid_av** av, void* context);
 
  private:
+  [[nodiscard]] int insert_shared(const Address& address, std::uint64_t& index);
+  void copy_shared();
+  void forget(std::uint64_t index);
   void rehash();
   void enter(std::uint32_t index) noexcept;
 
   std::vector<Address> addresses_;      // magic 0: free
+  std::uint64_t removals_ = 0;          // of the shared ones, known here
+  std::vector<fi_addr_t> names_;        // FI_ADDR_NOTAVAIL, or none: the index
   std::vector<std::uint32_t> free_;     // lowest on top
   std::vector<std::uint32_t> buckets_;  // open addressing by Address::id; index + 1, 0 is empty
 };

@@ -23,6 +23,7 @@ std::uint64_t read_value(fid_cntr* f) {
     const Guard guard(cntr.domain.lock);
     others_first = cntr.domain.read([&] {
       cntr.progress();
+      cntr.tell_owner();
       const std::uint64_t before = std::exchange(cntr.read, cntr.counter.value.load());
       return cntr.read != before;
     });
@@ -89,13 +90,33 @@ fi_ops_cntr cntr_ops = {
 
 int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) {
   if (attr == nullptr || attr->events != FI_CNTR_EVENTS_COMP) return -FI_EINVAL;
-  if (attr->flags != 0) return -FI_EBADFLAGS;
+  if ((attr->flags & ~FI_PEER) != 0) return -FI_EBADFLAGS;
+  const auto* const peer =
+      (attr->flags & FI_PEER) != 0 ? static_cast<const PeerCntrContext*>(context) : nullptr;
+  if ((attr->flags & FI_PEER) != 0 &&
+      (peer == nullptr || peer->size < sizeof *peer || peer->cntr == nullptr ||
+       peer->cntr->owner_ops == nullptr || peer->cntr->owner_ops->size < sizeof(CntrOwnerOps))) {
+    return -FI_EINVAL;
+  }
   auto made = std::make_unique<Cntr>(domain);
+  if (peer != nullptr) {
+    made->owner = peer->cntr;
+    const Guard guard(domain.lock);
+    domain.peer_counters.push_back(made.get());
+  }
   if (const int error = domain.watch(*made, attr->wait_obj); error != 0) return error;
   made->fid = {FI_CLASS_CNTR, context, &cntr_fid_ops};
   made->ops = &cntr_ops;
   *cntr = made.release();
   return 0;
+}
+
+Cntr::~Cntr() {
+  assert(!in_use());
+  domain.stop_watching(*this);
+  if (owner == nullptr) return;
+  const Guard guard(domain.lock);
+  std::erase(domain.peer_counters, this);
 }
 
 void Cntr::progress() {

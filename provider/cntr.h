@@ -16,6 +16,7 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
+#include "provider/peer_layout.h"
 #include "provider/wait_descriptor.h"
 
 namespace turnout::provider {
@@ -24,10 +25,7 @@ class DataPath;
 
 struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   using ObjectOfDomain::ObjectOfDomain;
-  ~Cntr() {
-    assert(!in_use());
-    domain.stop_watching(*this);
-  }
+  ~Cntr();
 
   Counter counter;
   std::uint64_t read = 0;                     // the value at the last look
@@ -36,6 +34,9 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   std::vector<DataPath*> endpoints;
   std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
   unsigned poll_sets = 0;                // that it is in
+  // FI_PEER: another provider's counter, which counts what this one does; null: there is none.
+  PeerCntrFid* owner = nullptr;
+  std::uint64_t told = 0, errors_told = 0;  // what it has counted
 
   void join(DataPath& endpoint) {
     if (std::find(endpoints.begin(), endpoints.end(), &endpoint) == endpoints.end()) {
@@ -54,6 +55,12 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
     return counter.value.load() != read || counter.errors.load() != errors_read.load();
   }
   void progress();
+  // With the domain's lock: no owner has a reason to call this provider from there.
+  void tell_owner() {
+    if (owner == nullptr) return;
+    for (; told < counter.value.load(); ++told) owner->owner_ops->inc(owner);
+    for (; errors_told < counter.errors.load(); ++errors_told) owner->owner_ops->incerr(owner);
+  }
 
   static int open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context);
 };

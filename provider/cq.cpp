@@ -241,8 +241,12 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   if (attr == nullptr) return -FI_EINVAL;
   fi_ops_cq* table = ops_for(attr->format);
   if (table == nullptr) return -FI_ENOSYS;
-  if ((attr->flags & FI_PEER) != 0) return -FI_EOPNOTSUPP;
   auto made = std::make_unique<Cq>(domain);
+  if ((attr->flags & FI_PEER) != 0) {
+    if (const int error = PeerCq::check(*attr, context); error != 0) return error;
+    made->peer = std::make_unique<PeerCq>(*static_cast<const fi_peer_cq_context*>(context)->cq);
+    table = &PeerCq::ops;
+  }
   made->fid = {FI_CLASS_CQ, context, &cq_fid_ops};
   made->ops = table;
   // A program's size is a hint from outside; the queue grows by itself beyond what is reserved.
@@ -253,6 +257,16 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   if (attr->format == FI_CQ_FORMAT_UNSPEC) attr->format = FI_CQ_FORMAT_CONTEXT;
   *cq = made.release();
   return 0;
+}
+
+void Cq::leave(DataPath& endpoint) noexcept {
+  for (auto& source : sources) {
+    if (source->endpoint == &endpoint) source->endpoint = nullptr;
+  }
+  if (peer == nullptr) return;
+  // Entries of the owner's, which may go with the endpoint's receives.
+  std::erase_if(sources, [](const auto& source) { return source->endpoint == nullptr; });
+  if (endpoint.receives != nullptr) peer->forget(*endpoint.receives);
 }
 
 CompletionQueue& Cq::join(DataPath& endpoint) {

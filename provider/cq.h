@@ -19,6 +19,7 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
+#include "provider/peer_cq.h"
 #include "provider/wait_descriptor.h"
 
 namespace turnout::provider {
@@ -46,14 +47,11 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   std::vector<std::unique_ptr<Source>> sources;
   std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
   unsigned poll_sets = 0;                // that it is in
+  std::unique_ptr<PeerCq> peer;          // of one opened with FI_PEER, null: of others
 
   // The queue for this endpoint's completions, made at its first bind.
   [[nodiscard]] CompletionQueue& join(DataPath& endpoint);
-  void leave(DataPath& endpoint) noexcept {
-    for (auto& source : sources) {
-      if (source->endpoint == &endpoint) source->endpoint = nullptr;
-    }
-  }
+  void leave(DataPath& endpoint) noexcept;
   [[nodiscard]] bool in_use() const noexcept {
     return poll_sets != 0 || std::any_of(sources.begin(), sources.end(),
                                          [](const auto& s) { return s->endpoint != nullptr; });

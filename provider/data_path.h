@@ -12,6 +12,8 @@
 
 #include <cassert>
 #include <cstdint>
+#include <optional>
+#include <utility>
 
 #include "base/log.h"
 #include "core/endpoint.h"
@@ -29,6 +31,8 @@ struct Call {
   void* context = nullptr;
 };
 
+class PeerReceives;
+
 class DataPath {
  public:
   DataPath(Endpoint& core, const EpOptions& options, std::uint64_t caps) noexcept
@@ -38,6 +42,7 @@ class DataPath {
   DataPath& operator=(const DataPath&) = delete;
 
   PeerResolver peers;
+  PeerReceives* receives = nullptr;  // FI_PEER: has the receives; null: the core has them
 
   // FI_TRANSMIT, FI_RECV or both.
   void bind_queue(CompletionQueue& queue, std::uint64_t flags) noexcept {
@@ -92,6 +97,31 @@ class DataPath {
     request.report = report_of_receive(call);
     return answer((call.flags & FI_DISCARD) != 0 ? core_.discard_claimed(request.report)
                                                  : core_.recv_claimed(request));
+  }
+
+  // FI_PEER: the next message, for which PeerReceives asks the owner.
+  [[nodiscard]] std::optional<TakenMessage> take_message() {
+    return closing_ ? std::nullopt : core_.take_message();
+  }
+  // Receives it for this entry of the owner's. Errors: -FI_EAGAIN, after which it may be tried
+  // again; all others end the entry like those of a receive.
+  [[nodiscard]] ssize_t receive_taken(void* handle, RecvRequest& request, void* entry) {
+    if (closing_) return 0;  // nothing is reported any more
+    request.report = {rx_queue_, rx_errors_, recv_counter_, entry};
+    Status status = core_.recv_taken(handle, request);
+    if (status.ok()) return 0;
+    if (status.code() == Code::again) return -FI_EAGAIN;
+    core_.discard_taken(handle);
+    ErrorCompletion failed;
+    failed.context = entry;
+    failed.flags = kRecv | (request.tagged ? kTagged : kMessage);
+    failed.status = std::move(status);
+    rx_errors_->push_error(std::move(failed));
+    if (recv_counter_ != nullptr) ++recv_counter_->errors;
+    return 0;
+  }
+  void discard_taken(void* handle) {
+    if (!closing_) core_.discard_taken(handle);
   }
 
   // True if anything moved.

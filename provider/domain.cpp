@@ -16,6 +16,7 @@
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"
+#include "provider/peer_receives.h"
 #include "provider/poll_set.h"
 
 namespace turnout::provider {
@@ -61,7 +62,7 @@ fi_ops_domain domain_ops = {
     .cntr_open = open<Cntr>,
     .poll_open = open_poll_set,
     .stx_ctx = kNotHere,
-    .srx_ctx = kNotHere,
+    .srx_ctx = open<PeerReceives>,
     .query_atomic = query_atomic,
     .query_collective = kNotSupported,
     .endpoint2 = open_endpoint2,

@@ -33,6 +33,7 @@ struct Cntr;
 struct Cq;
 struct Ep;
 struct EventQueue;
+class PeerReceives;
 
 struct Domain final : Object<Domain, fid_domain> {
   explicit Domain(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
@@ -50,6 +51,8 @@ struct Domain final : Object<Domain, fid_domain> {
   std::atomic<unsigned> references{0};
   EventQueue* events = nullptr;  // bound by the program, may be null
   std::vector<Ep*> endpoints;
+  std::vector<PeerReceives*> peer_receives;         // FI_PEER: whose owners have the receives
+  std::vector<Cntr*> peer_counters;                 // FI_PEER: whose owners count
   IdleBackoff<> idle_backoff;                       // of who reads without waiting
   bool automatic = false;                           // FI_PROGRESS_AUTO
   std::unique_ptr<ProgressThread> progress_thread;  // null: nobody asked for it

@@ -2,6 +2,7 @@
 #include "provider/endpoint.h"
 
 #include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "provider/errors.h"
 #include "provider/info.h"
 #include "provider/ops.h"
+#include "provider/peer_receives.h"
 
 namespace turnout::provider {
 namespace {
@@ -73,8 +75,10 @@ int bind_endpoint(fid* f, fid* other, std::uint64_t flags) {
         return ep.bind(AddressVector::of(other));
       case FI_CLASS_EQ:
         return ep.bind(EventQueue::of(other));
+      case FI_CLASS_SRX_CTX:
+        return ep.bind(PeerReceives::of(other));
       default:
-        return -FI_ENOSYS;  // shared contexts are not offered
+        return -FI_ENOSYS;  // shared transmit contexts are not offered
     }
   });
 }
@@ -181,6 +185,9 @@ fi_ops_cm cm_ops = [] {
   return ops;
 }();
 
+// libfabric's inline functions call them without a look.
+fi_ops_collective collective_ops = every_call<fi_ops_collective>(kNotHere);
+
 template <class Attr>
 std::uint64_t op_flags_of(const Attr* attr) noexcept {
   return attr != nullptr ? attr->op_flags : 0;
@@ -245,12 +252,16 @@ Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
   fid.ops = &ep_fid_ops;
   ops = &ep_ops;
   cm = &cm_ops;
+  collective = &collective_ops;
   set_calls(false);
 }
 
 void Ep::set_calls(bool after_enable) noexcept {
-  msg = &message_ops(after_enable);
-  tagged = &tagged_ops(after_enable);
+  const MessageCallSet messages = !after_enable         ? MessageCallSet::none
+                                  : receives != nullptr ? MessageCallSet::sends
+                                                        : MessageCallSet::all;
+  msg = &message_ops(messages);
+  tagged = &tagged_ops(messages);
   rma = &rma_ops(after_enable);
   atomic = &atomic_ops((caps & FI_ATOMIC) != 0, after_enable);
 }
@@ -292,6 +303,15 @@ int Ep::bind(AddressVector& av) {
   // One of FI_EP_MSG has a connection instead.
   if (path.peers.bound() || type == FI_EP_MSG) return -FI_EINVAL;
   path.peers.bind(av);
+  return 0;
+}
+
+int Ep::bind(PeerReceives& peer) {
+  assert(!enabled);
+  if (&peer.domain != &domain) return -FI_EDOMAIN;
+  if (receives != nullptr || type == FI_EP_MSG) return -FI_EINVAL;
+  peer.join(*this);
+  receives = path.receives = &peer;
   return 0;
 }
 
@@ -347,11 +367,13 @@ int Ep::enable() {
   if (type == FI_EP_MSG && events == nullptr) return -FI_ENOEQ;
   if (type != FI_EP_MSG && !path.peers.bound()) return -FI_ENOAV;
   const bool sends = (caps & (FI_SEND | FI_READ | FI_WRITE)) != 0;
-  const bool receives = (caps & FI_RECV) != 0;
+  const bool is_receiver = (caps & FI_RECV) != 0;
   if (sends && tx_cq == nullptr && (counted & (FI_SEND | FI_READ | FI_WRITE)) == 0) {
     return -FI_ENOCQ;
   }
-  if (receives && rx_cq == nullptr && (counted & FI_RECV) == 0) return -FI_ENOCQ;
+  if (is_receiver && rx_cq == nullptr && (counted & FI_RECV) == 0) return -FI_ENOCQ;
+  // Only reading such a queue asks the owner of the receives.
+  if (receives != nullptr && (rx_cq == nullptr || rx_cq->peer == nullptr)) return -FI_ENOCQ;
   if (const int error = domain.start_thread(); error != 0) return error;
   if (name.has_value() && name->port() != 0) {
     auto server = AddressServer::start(*name, core->address());
@@ -385,6 +407,7 @@ void Ep::end() noexcept {
   for (Cq* cq : {tx_cq, rx_cq}) {
     if (cq != nullptr) cq->leave(path);
   }
+  if (receives != nullptr) receives->leave(*this);
   for (Cntr* cntr : counters) cntr->leave(path);
   path.peers.unbind();
   std::erase(domain.endpoints, this);

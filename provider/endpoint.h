@@ -50,12 +50,14 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   Cq* tx_cq = nullptr;
   Cq* rx_cq = nullptr;
   std::vector<Cntr*> counters;
-  std::uint64_t counted = 0;  // FI_SEND, FI_RECV, ...: what the counters count
+  PeerReceives* receives = nullptr;  // FI_PEER, null: none was bound
+  std::uint64_t counted = 0;         // FI_SEND, FI_RECV, ...: what the counters count
 
   // -FI_E* of fi_ep_bind and fi_enable.
   [[nodiscard]] int bind(Cq& cq, std::uint64_t flags);
   [[nodiscard]] int bind(Cntr& cntr, std::uint64_t flags);
   [[nodiscard]] int bind(AddressVector& av);
+  [[nodiscard]] int bind(PeerReceives& peer);
   [[nodiscard]] int bind(EventQueue& eq);
   [[nodiscard]] int enable();
   // -FI_E* of fi_connect, fi_accept and fi_shutdown; FI_EP_MSG alone. They enable the endpoint.
@@ -73,9 +75,11 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   void set_calls(bool after_enable) noexcept;
 };
 
+// Which calls an endpoint has; `sends`: after fi_enable, where another provider has the receives.
+enum class MessageCallSet : std::uint8_t { none, sends, all };
 // The tables of calls before fi_enable and after it.
-[[nodiscard]] fi_ops_msg& message_ops(bool enabled) noexcept;
-[[nodiscard]] fi_ops_tagged& tagged_ops(bool enabled) noexcept;
+[[nodiscard]] fi_ops_msg& message_ops(MessageCallSet set) noexcept;
+[[nodiscard]] fi_ops_tagged& tagged_ops(MessageCallSet set) noexcept;
 [[nodiscard]] fi_ops_rma& rma_ops(bool enabled) noexcept;
 // `offered`: FI_ATOMIC is among the endpoint's capabilities.
 [[nodiscard]] fi_ops_atomic& atomic_ops(bool offered, bool enabled) noexcept;

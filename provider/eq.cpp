@@ -93,6 +93,8 @@ fi_ops_eq eq_ops = {
 }  // namespace
 
 int EventQueue::open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* context) {
+  // Of another provider's.
+  if (attr != nullptr && (attr->flags & FI_PEER) != 0) return -FI_EINVAL;
   const fi_wait_obj wait = attr != nullptr ? attr->wait_obj : FI_WAIT_NONE;
   auto made = std::make_unique<EventQueue>(fabric);
   if (const int error = WaitDescriptor::make(wait, made->wait); error != 0) return error;

@@ -32,6 +32,8 @@ constexpr std::uint64_t kOrder = FI_ORDER_SAS | kAtomicOrder;
 constexpr std::uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 // OFI_CORE_PROV_ONLY of libfabric's include/ofi.h: a provider asks that would be layered over this.
 constexpr std::uint64_t kForLayer = 1ULL << 59;
+// What libfabric's lnx can hand on; it refuses an endpoint whose receives may have more.
+constexpr std::size_t kPeerIovLimit = 4;
 constexpr std::uint32_t kHighestThreading = FI_THREAD_ENDPOINT;
 
 struct Wanted {  // the hints; zeros ask for nothing
@@ -193,7 +195,8 @@ void fill_context(const Attr& asked, const Offer& offer, std::uint64_t caps, Att
 void fill_endpoint(const Wanted& w, fi_ep_type type, std::uint64_t caps, fi_ep_attr& ep) noexcept {
   ep.type = type;
   ep.protocol = kProtocol;
-  ep.protocol_version = Address::kVersion;
+  // libfabric's lnx takes the version for one of its own protocol, and refuses what is not.
+  ep.protocol_version = (caps & FI_PEER) != 0 ? 1 : Address::kVersion;
   ep.max_msg_size = largest_message(type);
   ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = ordered_size(caps);
   ep.mem_tag_format = w.ep.mem_tag_format != 0 ? w.ep.mem_tag_format : kAnyTagFormat;
@@ -291,6 +294,7 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode, 
   info->tx_attr->rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
   info->tx_attr->tclass = FI_TC_UNSPEC;
   fill_context(w.rx, offer, caps & kRxCapabilities, *info->rx_attr);
+  if ((caps & FI_PEER) != 0) info->tx_attr->iov_limit = info->rx_attr->iov_limit = kPeerIovLimit;
   fill_endpoint(w, offer.type, caps, *info->ep_attr);
   fill_domain(w, mr_mode, *info->domain_attr);
   info->fabric_attr->fabric = w.fabric.fabric;

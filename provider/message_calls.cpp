@@ -139,8 +139,8 @@ struct MessageCalls {
     return start_send(f, part(buffer, length), {to, flags}, data, tag...);
   }
 
-  static Ops& ops(bool enabled) noexcept {
-    static Ops live = {
+  static Ops& ops(MessageCallSet set) noexcept {
+    static Ops all = {
         .size = sizeof(Ops),
         .recv = recv,
         .recvv = recvv,
@@ -152,19 +152,26 @@ struct MessageCalls {
         .senddata = senddata,
         .injectdata = injectdata,
     };
+    static Ops sends = [] {
+      Ops table = all;
+      table.recv = kNotSupported;
+      table.recvv = kNotSupported;
+      table.recvmsg = kNotSupported;
+      return table;
+    }();
     static Ops early = every_call<Ops>(kNotEnabled);
-    return enabled ? live : early;
+    return set == MessageCallSet::all ? all : set == MessageCallSet::sends ? sends : early;
   }
 };
 
 }  // namespace
 
-fi_ops_msg& message_ops(bool enabled) noexcept {
-  return MessageCalls<>::ops(enabled);
+fi_ops_msg& message_ops(MessageCallSet set) noexcept {
+  return MessageCalls<>::ops(set);
 }
 
-fi_ops_tagged& tagged_ops(bool enabled) noexcept {
-  return MessageCalls<std::uint64_t>::ops(enabled);
+fi_ops_tagged& tagged_ops(MessageCallSet set) noexcept {
+  return MessageCalls<std::uint64_t>::ops(set);
 }
 
 }  // namespace turnout::provider

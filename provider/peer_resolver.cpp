@@ -24,6 +24,7 @@ void PeerResolver::unbind() noexcept {
 
 int PeerResolver::look_up(fi_addr_t address, PeerId& peer) {
   if (av_ == nullptr) return find_connected(peer);
+  av_->refresh();
   const Address* found = av_->at(address);
   if (found == nullptr) return -FI_EINVAL;
   const std::uint64_t index = address & av_->index_mask;
@@ -57,12 +58,14 @@ int PeerResolver::find_connected(PeerId& peer) {
   return 0;
 }
 
-fi_addr_t PeerResolver::name_of(PeerId peer) {
-  if (!named_ || peer == kAnyPeer || !bound()) return FI_ADDR_NOTAVAIL;
+fi_addr_t PeerResolver::source_of(PeerId peer) {
+  if (peer == kAnyPeer || !bound()) return FI_ADDR_NOTAVAIL;
   if (peer < names_.size() && names_[peer] != FI_ADDR_NOTAVAIL) [[likely]]
     return names_[peer];
-  const fi_addr_t name = av_->find(core_.peer_address(peer));
-  if (name == FI_ADDR_NOTAVAIL) return name;
+  av_->refresh();
+  const fi_addr_t index = av_->find(core_.peer_address(peer));
+  if (index == FI_ADDR_NOTAVAIL) return index;
+  const fi_addr_t name = av_->name_of(index);
   if (peer >= names_.size()) names_.resize(peer + 1, FI_ADDR_NOTAVAIL);
   return names_[peer] = name;
 }

@@ -55,14 +55,19 @@ class PeerResolver {
     return directed_ && address != FI_ADDR_UNSPEC ? find(address, peer) : 0;
   }
   // The address of a peer. FI_ADDR_NOTAVAIL if it is not in the vector, or without FI_SOURCE.
-  [[nodiscard]] fi_addr_t name_of(PeerId peer);
+  [[nodiscard]] fi_addr_t name_of(PeerId peer) {
+    return named_ ? source_of(peer) : FI_ADDR_NOTAVAIL;
+  }
+  // The same, without FI_SOURCE, too.
+  [[nodiscard]] fi_addr_t source_of(PeerId peer);
 
   // Called by the vector: it has `count` addresses now; the address `index` was removed.
   void expect(std::size_t count) { core_.expect_peers(count); }
-  void forget(std::uint64_t index) noexcept {
+  // `name`: by which completions name it.
+  void forget(std::uint64_t index, fi_addr_t name) noexcept {
     if (index < peers_.size()) peers_[index] = kAnyPeer;
-    for (fi_addr_t& name : names_) {
-      if (name == index) name = FI_ADDR_NOTAVAIL;
+    for (fi_addr_t& known : names_) {
+      if (known == name) known = FI_ADDR_NOTAVAIL;
     }
   }
 

@@ -46,8 +46,8 @@ void KeepAlive::probe_over_rc(Peer& peer) {
 // and ends operations that a peer which shut down will not answer.
 void KeepAlive::keep_alive(Nanoseconds now) {
   next_keepalive_ = now + std::max<Nanoseconds>(context_.settings.keepalive / 4, 1);
-  bool wildcards = false;
-  bool awaited_from_any = false;  // a multi-receive does not expect a message
+  bool wildcards = unexpected_.matched_outside();
+  bool awaited_from_any = wildcards;  // a multi-receive does not expect a message
   for (const bool tagged : {true, false}) {
     for (RecvOperation* r = records_.matcher.posted(tagged).first(); r != nullptr; r = r->next) {
       if (r->match.peer != kAnyPeer) continue;

@@ -52,6 +52,13 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status discard_claimed(const Report& report) override {
     return parts_.operations.unexpected.discard_claimed(report);
   }
+  [[nodiscard]] std::optional<TakenMessage> take_message() override {
+    return parts_.operations.unexpected.take_message();
+  }
+  [[nodiscard]] Status recv_taken(void* handle, const RecvRequest& request) override {
+    return parts_.operations.unexpected.recv_taken(handle, request);
+  }
+  void discard_taken(void* handle) override { parts_.operations.unexpected.discard_taken(handle); }
   [[nodiscard]] Status rma(const RmaRequest& request) override {
     return measured([&] { return parts_.operations.one_sided.rma_now(request); });
   }

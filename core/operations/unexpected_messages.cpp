@@ -373,21 +373,24 @@ Status UnexpectedMessages::peek(const PeekRequest& request) {
 
 Status UnexpectedMessages::recv_claimed(const RecvRequest& request) {
   for (UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next) {
-    if (m->claim != request.report.context) continue;
-    RecvOperation* const receive = records_.take_for_caller(records_.receives);
-    if (receive == nullptr) return records_.refusal();
-    if (!receive->iov.set(request.buffer)) {
-      records_.receives.give_back(receive);
-      return {Code::invalid,
-              fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};
-    }
-    receive->match = {kAnyPeer, m->tag, 0, m->tagged};
-    receive->report = request.report;
-    claimed_.remove(m);
-    take_unexpected(*receive, *m);
-    return {};
+    if (m->claim == request.report.context) return receive_claimed(*m, request);
   }
   return {Code::invalid, "no claimed message has this context"};
+}
+
+Status UnexpectedMessages::receive_claimed(UnexpectedMessage& message, const RecvRequest& request) {
+  RecvOperation* const receive = records_.take_for_caller(records_.receives);
+  if (receive == nullptr) return records_.refusal();
+  if (!receive->iov.set(request.buffer)) {
+    records_.receives.give_back(receive);
+    return {Code::invalid,
+            fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};
+  }
+  receive->match = {kAnyPeer, message.tag, 0, message.tagged};
+  receive->report = request.report;
+  claimed_.remove(&message);
+  take_unexpected(*receive, message);
+  return {};
 }
 
 Status UnexpectedMessages::discard_claimed(const Report& report) {
@@ -401,6 +404,36 @@ Status UnexpectedMessages::discard_claimed(const Report& report) {
     return {};
   }
   return {Code::invalid, "no claimed message has this context"};
+}
+
+// It goes to the claimed ones, whose claim is then none that a program can make.
+std::optional<TakenMessage> UnexpectedMessages::take_message() {
+  matched_outside_ = true;
+  for (const bool tagged : {true, false}) {
+    UnexpectedMessage* const m = records_.matcher.unexpected(tagged).first();
+    if (m == nullptr) continue;
+    records_.matcher.remove_unexpected(m);
+    m->claim = m;
+    claimed_.push_back(m);
+    return TakenMessage{.handle = m,
+                        .peer = m->peer,
+                        .tagged = tagged,
+                        .has_remote_data = (m->header.flags & wire::kRemoteData) != 0,
+                        .tag = m->tag,
+                        .remote_data = m->header.data,
+                        .length = m->total};
+  }
+  return std::nullopt;
+}
+
+Status UnexpectedMessages::recv_taken(void* handle, const RecvRequest& request) {
+  return receive_claimed(*static_cast<UnexpectedMessage*>(handle), request);
+}
+
+void UnexpectedMessages::discard_taken(void* handle) {
+  auto* const message = static_cast<UnexpectedMessage*>(handle);
+  claimed_.remove(message);
+  drop_unexpected(*message);
 }
 
 }  // namespace turnout

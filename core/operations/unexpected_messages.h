@@ -26,6 +26,9 @@ class UnexpectedMessages : MessagingUser {
   [[nodiscard]] Status peek(const PeekRequest& request);
   [[nodiscard]] Status recv_claimed(const RecvRequest& request);
   [[nodiscard]] Status discard_claimed(const Report& report);
+  [[nodiscard]] std::optional<TakenMessage> take_message();
+  [[nodiscard]] Status recv_taken(void* handle, const RecvRequest& request);
+  void discard_taken(void* handle);
   // `room`: bytes of the copy, at least `length`.
   [[nodiscard]] std::unique_ptr<std::byte[]> copy_aside(const std::byte* from, std::size_t length,
                                                         std::size_t room);
@@ -51,6 +54,8 @@ class UnexpectedMessages : MessagingUser {
   [[nodiscard]] LinkedList<UnexpectedMessage>& waiting() noexcept { return waiting_; }
   [[nodiscard]] std::vector<Peer*>& stalled() noexcept { return stalled_; }
   [[nodiscard]] std::vector<PendingWireup>& pending_wireups() noexcept { return pending_wireups_; }
+  // The caller takes messages and matches them itself: whom it waits for is not known here.
+  [[nodiscard]] bool matched_outside() const noexcept { return matched_outside_; }
   [[nodiscard]] std::uint64_t unexpected_count() const noexcept { return unexpected_count_; }
 
  private:
@@ -60,6 +65,7 @@ class UnexpectedMessages : MessagingUser {
   [[nodiscard]] DataPath path_of(const UnexpectedMessage& message);
   [[nodiscard]] bool set_aside(UnexpectedMessage& message);
   void drop_unexpected(UnexpectedMessage& message);
+  [[nodiscard]] Status receive_claimed(UnexpectedMessage& message, const RecvRequest& request);
   void start_waiting(UnexpectedMessage& message, DataPath path);
 
   PostedReceives& posted_;
@@ -72,6 +78,7 @@ class UnexpectedMessages : MessagingUser {
   std::vector<PendingWireup> pending_wireups_;  // wire-up requests whose senders are to be rejected
   std::uint64_t unexpected_bytes_ = 0;
   std::uint64_t unexpected_count_ = 0;
+  bool matched_outside_ = false;
 };
 
 }  // namespace turnout

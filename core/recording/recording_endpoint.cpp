@@ -88,23 +88,20 @@ class RecordingEndpoint final : public Endpoint {
     return status;
   }
   Status recv_claimed(const RecvRequest& request) override {
-    Visit visit(*this);
-    RecvRequest own = request;
-    own.report.queue = own.report.errors = &claimed_ended_;
-    own.report.counter = nullptr;
-    Operation& operation = begin(&claimed_, request.report);
-    operation.receives = true;
-    operation.tagged = request.tagged;
-    if (Status status = endpoint_->recv_claimed(own); !status.ok()) {
-      claimed_.erase(operation.self);
-      return status;
-    }
-    operation.request = next_request();
-    visit.event();
-    file_.receive(age(), operation.request, kAnyPeer, length_of(request.buffer), 0, request.tagged,
-                  request.tagged);
-    hand_on();
-    return {};
+    return receive_arrived(request,
+                           [&](const RecvRequest& own) { return endpoint_->recv_claimed(own); });
+  }
+  std::optional<TakenMessage> take_message() override {
+    const Visit visit(*this);
+    return endpoint_->take_message();
+  }
+  Status recv_taken(void* handle, const RecvRequest& request) override {
+    return receive_arrived(
+        request, [&](const RecvRequest& own) { return endpoint_->recv_taken(handle, own); });
+  }
+  void discard_taken(void* handle) override {
+    const Visit visit(*this);
+    endpoint_->discard_taken(handle);
   }
   Status discard_claimed(const Report& report) override {
     const Visit visit(*this);
@@ -258,6 +255,27 @@ class RecordingEndpoint final : public Endpoint {
       hand_on_error(operation, completion);
       if (last) operations.erase(operation.self);
     }
+  }
+  // One that is here already: `receive` starts it.
+  template <class Receive>
+  Status receive_arrived(const RecvRequest& request, Receive&& receive) {
+    Visit visit(*this);
+    RecvRequest own = request;
+    own.report.queue = own.report.errors = &claimed_ended_;
+    own.report.counter = nullptr;
+    Operation& operation = begin(&claimed_, request.report);
+    operation.receives = true;
+    operation.tagged = request.tagged;
+    if (Status status = receive(own); !status.ok()) {
+      claimed_.erase(operation.self);
+      return status;
+    }
+    operation.request = next_request();
+    visit.event();
+    file_.receive(age(), operation.request, kAnyPeer, length_of(request.buffer), 0, request.tagged,
+                  request.tagged);
+    hand_on();
+    return {};
   }
   void hand_on() {
     drain(ended_, operations_,

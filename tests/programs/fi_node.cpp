@@ -16,7 +16,7 @@ void check(int code, const char* call) {
 FiError::FiError(const std::string& call, int code)
     : std::runtime_error(call + ": " + fi_strerror(-code) + " (" + std::to_string(code) + ")") {}
 
-FiNode::FiNode(const FiNodeOptions& options) {
+FiNode::FiNode(const FiNodeOptions& options) : is_lnx_(options.provider == "lnx") {
   std::unique_ptr<fi_info, FreeInfo> hints(fi_allocinfo());
   if (!hints) throw FiError("fi_allocinfo", -FI_ENOMEM);
   // libfabric 1.17 has reliable datagrams over tcp as a layer of its own.

@@ -36,7 +36,7 @@ struct FiClose {
 template <class T>
 using FiHandle = std::unique_ptr<T, FiClose<T>>;
 
-using AddressBytes = std::array<std::byte, 128>;  // large enough for every provider compared here
+using AddressBytes = std::array<std::byte, 512>;  // large enough for every provider compared here
 
 struct FiNodeOptions {
   std::string provider = "turnout";
@@ -57,6 +57,8 @@ class FiNode {
   [[nodiscard]] std::size_t remote_data_size() const noexcept {
     return info_->domain_attr->cq_data_size;
   }
+  // In the sources of completions: lnx of libfabric 2.5 passes on what it calls peers within.
+  [[nodiscard]] int bits_beside_source() const noexcept { return is_lnx_ ? 8 : 0; }
   [[nodiscard]] AddressBytes address() const;
   [[nodiscard]] AddressBytes destination() const;  // of options.node and service
   // One address vector entry per address, in this order.
@@ -68,6 +70,7 @@ class FiNode {
   struct FreeInfo {
     void operator()(fi_info* info) const noexcept { fi_freeinfo(info); }
   };
+  const bool is_lnx_;
   std::unique_ptr<fi_info, FreeInfo> info_;
   FiHandle<fid_fabric> fabric_;
   FiHandle<fid_domain> domain_;

@@ -343,6 +343,7 @@ void TrafficRank::received(Receive& receive, const fi_cq_tagged_entry& entry, fi
   receive.busy = false;
   receive.complete = true;
   receive.entry = entry;
+  from >>= node_.bits_beside_source();
   const auto at = std::find(peers_.begin(), peers_.end(), from);
   if (at == peers_.end()) throw TrafficError(fmt::format("unknown source {:#x}", from));
   receive.source = static_cast<std::uint32_t>(at - peers_.begin());

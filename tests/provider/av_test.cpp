@@ -139,9 +139,6 @@ TEST(AddressVector, RefusesWhatItDoesNotHave) {
   Node node;
   fid_av* av = nullptr;
   fi_av_attr attr{};
-  attr.name = "shared";
-  EXPECT_EQ(fi_av_open(node.domain, &attr, &av, nullptr), -FI_ENOSYS);
-  attr = {};
   attr.flags = FI_AV_USER_ID;
   EXPECT_EQ(fi_av_open(node.domain, &attr, &av, nullptr), -FI_EBADFLAGS);
   attr = {};

@@ -271,6 +271,30 @@ Status LoopbackEndpoint::discard_claimed(const Report& report) {
   return {};
 }
 
+std::optional<TakenMessage> LoopbackEndpoint::take_message() {
+  auto found = std::ranges::find(unexpected_, true, &Message::tagged);
+  if (found == unexpected_.end()) found = unexpected_.begin();
+  if (found == unexpected_.end()) return std::nullopt;
+  taken_.splice(taken_.end(), unexpected_, found);
+  Message& message = taken_.back();
+  return TakenMessage{&message,    message.source, message.tagged,      message.has_data,
+                      message.tag, message.data,   message.bytes.size()};
+}
+
+Status LoopbackEndpoint::recv_taken(void* handle, const RecvRequest& request) {
+  if (!faults().taken.ok()) return std::exchange(faults().taken, Status{});
+  const auto found =
+      std::ranges::find_if(taken_, [&](const Message& message) { return &message == handle; });
+  Posted posted{request, {request.buffer.begin(), request.buffer.end()}, 0};
+  deliver(posted, *found);
+  taken_.erase(found);
+  return {};
+}
+
+void LoopbackEndpoint::discard_taken(void* handle) {
+  std::erase_if(taken_, [&](const Message& message) { return &message == handle; });
+}
+
 Status LoopbackEndpoint::rma(const RmaRequest& request) {
   last_delivery_complete = request.delivery_complete;
   Finished end{request.report, {}, {}};

@@ -26,6 +26,7 @@ struct Faults {
   Status peer;          // of the next peer()
   Status send;          // of the next send()
   Status registration;  // of the next register_memory()
+  Status taken;         // of the next recv_taken()
   void reset() { *this = Faults{}; }
 };
 [[nodiscard]] Faults& faults();
@@ -69,6 +70,9 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] Status peek(const PeekRequest& request) override;
   [[nodiscard]] Status recv_claimed(const RecvRequest& request) override;
   [[nodiscard]] Status discard_claimed(const Report& report) override;
+  [[nodiscard]] std::optional<TakenMessage> take_message() override;
+  [[nodiscard]] Status recv_taken(void* handle, const RecvRequest& request) override;
+  void discard_taken(void* handle) override;
   [[nodiscard]] Status rma(const RmaRequest& request) override;
   [[nodiscard]] Status atomic(const AtomicRequest& request) override;
   bool cancel(void* context) override;
@@ -131,6 +135,7 @@ class LoopbackEndpoint final : public Endpoint {
   std::list<Posted> posted_;
   std::list<Message> unexpected_;
   std::map<void*, Message> claimed_;
+  std::list<Message> taken_;  // the handle is the address
   std::deque<Finished> finished_;
   // A peer has read or written our memory and gave no data with it.
   void count_access(bool write) noexcept {

@@ -2,13 +2,16 @@
 // Two processes over libturnout-fi.so as libfabric loads it: data, order, errors, remote memory.
 #include <gtest/gtest.h>
 #include <rdma/fi_atomic.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "tests/support/process.h"
 
@@ -535,9 +538,68 @@ void bad_device(int, int) {
   fi_freeinfo(info);
 }
 
+// One process inserts, the other reads the same vector by its name, and sends with what it finds.
+void shared_addresses(int role, int socket) {
+  Process p(role, socket, {.caps = FI_SHARED_AV | FI_SOURCE});
+  const std::uint64_t number = p.swap(role == 0 ? static_cast<std::uint64_t>(::getpid()) : 0);
+  const std::string name =
+      "pair-" + std::to_string(role == 0 ? static_cast<std::uint64_t>(::getpid()) : number);
+  fi_av_attr attr{};
+  attr.name = name.c_str();
+  if (role == 1) {
+    attr.flags = FI_READ;
+    p.barrier();
+  }
+  fid_av* av = nullptr;
+  CHECK_EQ(fi_av_open(p.domain, &attr, &av, nullptr), 0);
+  if (role == 0) p.barrier();
+  fid_ep* ep = nullptr;
+  CHECK_EQ(fi_endpoint(p.domain, p.info, &ep, nullptr), 0);
+  CHECK_EQ(fi_ep_bind(ep, &av->fid, 0), 0);
+  CHECK_EQ(fi_ep_bind(ep, &p.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+  CHECK_EQ(fi_enable(ep), 0);
+  std::array<unsigned char, 64> mine{}, theirs{}, found{};
+  std::size_t length = mine.size();
+  CHECK_EQ(fi_getname(&ep->fid, mine.data(), &length), 0);
+  if (role == 1) {
+    p.send(mine.data(), mine.size(), 1);
+    p.barrier();  // both are inserted
+    CHECK_EQ(fi_av_lookup(av, 1, found.data(), &length), 0);
+    CHECK(found == mine);
+    p.post([&] { return fi_tsend(ep, "hello", 5, nullptr, 0, 2, &ep); });
+    p.finish({&ep});
+    p.barrier();  // the second was removed
+    CHECK_EQ(fi_av_lookup(av, 1, found.data(), &length), -FI_EINVAL);
+    CHECK_EQ(fi_av_lookup(av, 0, found.data(), &length), 0);
+  } else {
+    CHECK_EQ(p.receive(theirs.data(), theirs.size(), 1).len, theirs.size());
+    CHECK_EQ(fi_av_insert(av, mine.data(), 1, nullptr, 0, nullptr), 1);
+    CHECK_EQ(fi_av_insert(av, theirs.data(), 1, nullptr, 0, nullptr), 1);
+    p.barrier();
+    char text[8] = {};
+    p.post([&] { return fi_trecv(ep, text, sizeof text, nullptr, 1, 2, 0, &ep); });
+    fi_addr_t source = 0;
+    const fi_cq_tagged_entry got = p.next(&source);
+    CHECK(got.op_context == &ep);
+    CHECK_EQ(source, 1u);
+    CHECK(std::string(text) == "hello");
+    fi_addr_t second = 1;
+    CHECK_EQ(fi_av_remove(av, &second, 1, 0), 0);
+    p.barrier();
+  }
+  p.barrier();
+  CHECK_EQ(fi_close(&ep->fid), 0);
+  CHECK_EQ(fi_close(&av->fid), 0);
+  p.barrier();
+  attr.flags = FI_READ;
+  CHECK_EQ(fi_av_open(p.domain, &attr, &av, nullptr), -FI_EINVAL);  // gone with the last of the two
+  p.barrier();
+}
+
 const bool registered = [] {
   cases().insert({{"ping_pong", ping_pong},
                   {"stream", stream},
+                  {"shared_addresses", shared_addresses},
                   {"matching", matching},
                   {"multi_receive", multi_receive},
                   {"remote_events", remote_events},
@@ -550,6 +612,10 @@ const bool registered = [] {
                   {"bad_device", bad_device}});
   return true;
 }();
+
+TEST(TwoProcesses, ShareAnAddressVectorByItsName) {
+  EXPECT_EQ(run_case("shared_addresses"), "");
+}
 
 TEST(TwoProcesses, PingPongOfAllSizes) {
   EXPECT_EQ(run_case("ping_pong"), "");

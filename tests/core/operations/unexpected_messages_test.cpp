@@ -90,6 +90,43 @@ TEST(UnexpectedMessages, AreHiddenFromOtherReceivesOnceClaimed) {
   EXPECT_EQ(world.unexpected.recv_claimed(receive).code(), Code::invalid);
 }
 
+TEST(UnexpectedMessages, GoInTheirOrderToWhoMatchesThemItself) {
+  UnexpectedWorld world;
+  world.context.settings.unexpected_memory = 0;
+  EXPECT_FALSE(world.unexpected.matched_outside());
+  EXPECT_FALSE(world.unexpected.take_message().has_value());
+  EXPECT_TRUE(world.unexpected.matched_outside());
+  world.keep(1, 3);
+  world.keep(2, 4);
+  const std::optional<TakenMessage> first = world.unexpected.take_message();
+  const std::optional<TakenMessage> second = world.unexpected.take_message();
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  EXPECT_EQ(first->tag, 1u);
+  EXPECT_EQ(first->length, 8u);
+  EXPECT_EQ(first->peer, world.peer.id);
+  EXPECT_TRUE(first->tagged);
+  EXPECT_EQ(second->tag, 2u);
+  EXPECT_EQ(world.find(1), nullptr);
+  EXPECT_EQ(world.peer.rx.retained, 2u);
+  // What it takes up still can be copied aside.
+  EXPECT_TRUE(world.unexpected.relieve(world.peer));
+  EXPECT_EQ(world.resources.to_post, (std::vector<std::uint32_t>{3, 4}));
+  std::array<std::byte, 8> memory{};
+  const iovec part{memory.data(), memory.size()};
+  int of = 0;
+  RecvRequest receive;
+  receive.report = world.report(&of);
+  const std::vector<iovec> parts(kMaxIov + 1, part);
+  receive.buffer = parts;
+  EXPECT_EQ(world.unexpected.recv_taken(second->handle, receive).code(), Code::invalid);
+  receive.buffer = {&part, 1};
+  EXPECT_TRUE(world.unexpected.recv_taken(second->handle, receive).ok());
+  EXPECT_EQ(world.next_completion().context, &of);
+  EXPECT_EQ(memory[7], std::byte{2});
+  world.unexpected.discard_taken(first->handle);
+  EXPECT_EQ(world.records.messages.in_use(), 0u);
+}
+
 TEST(UnexpectedMessages, StayWhereTheyAreWhenAPeekOnlyLooks) {
   UnexpectedWorld world;
   world.keep(1, 3);
