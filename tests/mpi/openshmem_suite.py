@@ -7,7 +7,7 @@ of Turnout's virtual adapter.
 
 Every test has to pass on every PE, over each of UCX's transports for verbs. Those are left out that call
 shmem_test_lock or shmem_wait_until_some: Open MPI 4.1.4 makes no progress in their loops, which UCX needs where it
-executes atomics of 4 bytes on the target's processor. Over tcp they wait for ever, too.
+executes atomics of 4 bytes on the target's processor. Over tcp shmem_test_lock waits for ever, too.
 """
 
 import argparse
@@ -60,8 +60,8 @@ def main():
                 env = dict(os.environ, UCX_TLS=transport, UCX_NET_DEVICES="turnout0:1", UCX_RC_TIMEOUT="20ms",
                            TURNOUT_FABRIC=f"openshmem-{os.getpid()}", **AS_ROOT)
                 command = [args.build.resolve() / "bin" / "turnout", "verbs", "--", "oshrun", "--oversubscribe",
-                           "--mca", "mpi_yield_when_idle", "1", "--mca", "spml_ucx_async_progress", "1", "-n", pes, PYTHON, pathlib.Path(__file__).resolve(),
-                           "--rank", record]
+                           "--mca", "mpi_yield_when_idle", "1", "--mca", "spml_ucx_async_progress", "1", "-n", pes,
+                           PYTHON, pathlib.Path(__file__).resolve(), "--rank", record]
                 done = subprocess.run([str(word) for word in command], env=env, cwd=suite / "test", text=True,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, check=False)
                 results = [json.loads(file.read_text()) for file in pathlib.Path(record).iterdir()]
