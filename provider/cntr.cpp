@@ -39,18 +39,30 @@ std::uint64_t read_errors(fid_cntr* f) {
   return errors;
 }
 
+// What waits for the counter starts in the call of the program that changes it.
+int start_what_waits(Cntr& cntr) {
+  if (!cntr.domain.work.waiting()) return 0;
+  return contain([&] {
+    const Guard guard(cntr.domain.lock);
+    static_cast<void>(cntr.domain.work.start_due());
+    return 0;
+  });
+}
+
 template <auto kPart>
 int add(fid_cntr* f, std::uint64_t value) {
   (Cntr::of(f).counter.*kPart).fetch_add(value);
   static_cast<void>(Cntr::of(f).tells_poll());  // the program knows
-  return 0;
+  return start_what_waits(Cntr::of(f));
 }
 
+// A value that was reached before counts, even if the new one is lower.
 template <auto kPart>
 int set(fid_cntr* f, std::uint64_t value) {
+  if (const int error = start_what_waits(Cntr::of(f)); error != 0) return error;
   (Cntr::of(f).counter.*kPart).store(value);
   static_cast<void>(Cntr::of(f).tells_poll());  // the program knows
-  return 0;
+  return start_what_waits(Cntr::of(f));
 }
 
 // fi_cntr(3): until the value reaches the threshold, an error is counted, or the time is over.
@@ -100,6 +112,10 @@ int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* contex
 
 void Cntr::progress() {
   domain.count_call();
+  if (domain.work.waiting()) {
+    domain.work.progress();
+    return;
+  }
   for (DataPath* endpoint : endpoints) endpoint->progress();
 }
 

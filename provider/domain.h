@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "core/endpoint.h"
+#include "provider/deferred_work_queue.h"
 #include "provider/domain_lock.h"
 #include "provider/fabric.h"
 #include "provider/idle_backoff.h"
@@ -50,6 +51,7 @@ struct Domain final : Object<Domain, fid_domain> {
   std::atomic<unsigned> references{0};
   EventQueue* events = nullptr;  // bound by the program, may be null
   std::vector<Ep*> endpoints;
+  DeferredWorkQueue work{*this};
   IdleBackoff<> idle_backoff;                       // of who reads without waiting
   bool automatic = false;                           // FI_PROGRESS_AUTO
   std::unique_ptr<ProgressThread> progress_thread;  // null: nobody asked for it

@@ -34,7 +34,7 @@ TEST(Info, NoHintsOfferEverything) {
   for (const std::uint32_t api : versions) {
     InfoPtr info;
     ASSERT_EQ(ask(api, nullptr, info), 0);
-    EXPECT_EQ(info->caps, provider::kCapabilities & ~FI_RMA_EVENT);
+    EXPECT_EQ(info->caps, provider::kCapabilities & ~provider::kOnlyIfAsked);
     EXPECT_EQ(info->mode, 0u);
     EXPECT_EQ(info->ep_attr->type, FI_EP_RDM);
     EXPECT_EQ(info->domain_attr->mr_mode, api < FI_VERSION(1, 5) ? FI_MR_BASIC : kMrMode);
