@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "provider/data_path.h"
+#include "provider/endpoint.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
 
@@ -114,6 +115,10 @@ void Cntr::progress() {
   domain.count_call();
   if (domain.work.waiting()) {
     domain.work.progress();
+    return;
+  }
+  if (regions != 0) {  // which peers reach at all endpoints
+    for (Ep* const ep : domain.endpoints) ep->path.progress();
     return;
   }
   for (DataPath* endpoint : endpoints) endpoint->progress();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Cntr: libfabric's fid_cntr. Counts completions of the operations that endpoints were bound for;
 // reading or waiting drives those endpoints (manual progress). Owned by the program; closing it is
-// refused while endpoints are bound, deferred work counts there, or something waits for it. add and
-// set are atomic; all other calls hold the domain's lock. Source: fi_cntr(3).
+// refused while endpoints are bound, deferred work counts there, something waits for it, or a
+// memory region is bound. add and set are atomic; all other calls hold the domain's lock. Source:
+// fi_cntr(3).
 #pragma once
 
 #include <rdma/fi_eq.h>
@@ -36,6 +37,7 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   std::vector<DataPath*> endpoints;
   std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
   unsigned poll_sets = 0;                // that it is in
+  unsigned regions = 0;                  // of memory, whose remote operations it counts
   unsigned deferred = 0;                 // operations in the queue of deferred work that name it
 
   void join(DataPath& endpoint) {
@@ -45,7 +47,7 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   }
   void leave(DataPath& endpoint) noexcept { std::erase(endpoints, &endpoint); }
   [[nodiscard]] bool in_use() const noexcept {
-    return poll_sets != 0 || deferred != 0 || !endpoints.empty();
+    return poll_sets != 0 || regions != 0 || deferred != 0 || !endpoints.empty();
   }
   // fi_poll tells of it, once: it has changed since it did so before, or the program set it.
   [[nodiscard]] bool tells_poll() noexcept {

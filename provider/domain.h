@@ -44,8 +44,9 @@ struct Domain final : Object<Domain, fid_domain> {
   }
 
   Fabric& fabric;
-  std::uint32_t api = 0;  // the version that the program asked for
-  bool atomics = false;   // FI_ATOMIC
+  std::uint32_t api = 0;       // the version that the program asked for
+  bool atomics = false;        // FI_ATOMIC
+  bool remote_events = false;  // FI_RMA_EVENT
   DomainLock domain_lock;
   DomainLock* lock = nullptr;  // &domain_lock, or null: see above
   std::atomic<unsigned> references{0};
