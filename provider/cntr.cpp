@@ -82,7 +82,7 @@ int wait_value(fid_cntr* f, std::uint64_t threshold, int timeout) {
 }
 
 int control_counter(fid* f, int command, void* argument) {
-  return WaitDescriptor::control(Cntr::of(f).wait.get(), command, argument);
+  return WaitObject::control(Cntr::of(f).wait.get(), command, argument);
 }
 
 fi_ops cntr_fid_ops = object_ops(Cntr::close, kNotHere, control_counter);
@@ -104,9 +104,10 @@ int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* contex
   if (attr == nullptr || attr->events != FI_CNTR_EVENTS_COMP) return -FI_EINVAL;
   if (attr->flags != 0) return -FI_EBADFLAGS;
   auto made = std::make_unique<Cntr>(domain);
-  if (const int error = domain.watch(*made, attr->wait_obj); error != 0) return error;
   made->fid = {FI_CLASS_CNTR, context, &cntr_fid_ops};
   made->ops = &cntr_ops;
+  if (const int error = domain.watch(*made, attr->wait_obj, attr->wait_set); error != 0)
+    return error;
   *cntr = made.release();
   return 0;
 }

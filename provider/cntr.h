@@ -17,7 +17,7 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
-#include "provider/wait_descriptor.h"
+#include "provider/wait_set.h"
 
 namespace turnout::provider {
 
@@ -27,6 +27,7 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   using ObjectOfDomain::ObjectOfDomain;
   ~Cntr() {
     assert(!in_use());
+    wait.leave();
     domain.stop_watching(*this);
   }
 
@@ -35,10 +36,10 @@ struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
   std::atomic<std::uint64_t> errors_read{0};  // the same of errors
   std::atomic<std::uint64_t> polled{0};       // the value that fi_poll, add or set saw last
   std::vector<DataPath*> endpoints;
-  std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
-  unsigned poll_sets = 0;                // that it is in
-  unsigned regions = 0;                  // of memory, whose remote operations it counts
-  unsigned deferred = 0;                 // operations in the queue of deferred work that name it
+  WaitHandle wait;
+  unsigned poll_sets = 0;  // that it is in
+  unsigned regions = 0;    // of memory, whose remote operations it counts
+  unsigned deferred = 0;   // operations in the queue of deferred work that name it
 
   void join(DataPath& endpoint) {
     if (std::find(endpoints.begin(), endpoints.end(), &endpoint) == endpoints.end()) {

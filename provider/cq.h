@@ -19,7 +19,7 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
-#include "provider/wait_descriptor.h"
+#include "provider/wait_set.h"
 
 namespace turnout::provider {
 
@@ -34,6 +34,7 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   using ObjectOfDomain::ObjectOfDomain;
   ~Cq() {
     assert(!in_use());
+    wait.leave();
     domain.stop_watching(*this);
   }
 
@@ -44,8 +45,8 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   std::string error_text;            // of the error entry read last
   int error_number = 0;              // its prov_errno
   std::vector<std::unique_ptr<Source>> sources;
-  std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
-  unsigned poll_sets = 0;                // that it is in
+  WaitHandle wait;
+  unsigned poll_sets = 0;  // that it is in
 
   // The queue for this endpoint's completions, made at its first bind.
   [[nodiscard]] CompletionQueue& join(DataPath& endpoint);
