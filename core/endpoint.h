@@ -48,7 +48,8 @@ struct RemoteAccess {
   // Of writes with data: completions, and the counter. Without a queue the data are dropped.
   Report writes;
   Counter* reads = nullptr;
-  // Writes without data and reads count, if their initiators say so (has_event), and atomics.
+  // Writes without data and reads count, if their initiators say so (has_event), and atomics; in
+  // the counters of the region, too (MemoryDomain::count_accesses).
   bool events = false;
 };
 

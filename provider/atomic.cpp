@@ -87,7 +87,8 @@ Elements operands_of(AtomicForm form, fi_op op, Ioc list) noexcept {
 // `there`: elements of the remote range, where the call names them.
 ssize_t start(fid_ep* f, AtomicForm form, const Target& target, const Call& call,
               Elements&& operands, Elements&& result = {}, Elements&& compare = {},
-              std::uint64_t data = 0, std::optional<std::size_t> there = {}) noexcept {
+              std::uint64_t data = 0, std::optional<std::size_t> there = {},
+              const Deferral* deferral = nullptr) noexcept {
   if (!operands.valid || !compare.valid || !result.valid) return -FI_EINVAL;
   const std::size_t count = form == AtomicForm::update ? operands.count : result.count;
   if (there.value_or(count) != count) return -FI_EINVAL;
@@ -109,19 +110,29 @@ ssize_t start(fid_ep* f, AtomicForm form, const Target& target, const Call& call
   request.remote_address = target.address;
   request.key = target.key;
   request.remote_data = data;
-  return post(f, request, call);
+  return post(f, request, call, deferral);
 }
 
+// `deferral` null: FI_TRIGGER among the flags says whether there is one.
 ssize_t start(fid_ep* f, AtomicForm form, const fi_msg_atomic& msg, std::uint64_t flags,
-              Ioc result = {}, Ioc compare = {}) noexcept {
-  const std::uint64_t taken = form == AtomicForm::update ? kUpdateFlags : kFetchFlags;
-  if ((flags & ~taken) != 0) return -FI_EBADFLAGS;
+              Ioc result = {}, Ioc compare = {}, const Deferral* deferral = nullptr) noexcept {
+  const std::uint64_t beyond = flags & ~(form == AtomicForm::update ? kUpdateFlags : kFetchFlags);
+  Deferral triggered;
+  if (beyond != 0 && deferral != nullptr) return -FI_EBADFLAGS;
+  if (beyond != 0) {
+    const int error = deferral_of(f, beyond, msg.context, triggered);
+    if (error != 0) return error;
+    deferral = &triggered;
+  }
   if (msg.rma_iov_count != 1) return -FI_EINVAL;
   const fi_rma_ioc& remote = msg.rma_iov[0];
-  return start(f, form, {remote.addr, remote.key, msg.datatype, msg.op},
-               {msg.addr, flags | Ep::of(f).options.tx_msg_flags(), msg.context},
-               operands_of(form, msg.op, {msg.msg_iov, msg.iov_count}), Elements(result),
-               Elements(compare), msg.data, remote.count);
+  const std::uint64_t own = Ep::of(f).options.tx_msg_flags();
+  return start(
+      f, form, {remote.addr, remote.key, msg.datatype, msg.op},
+      {msg.addr, (flags & ~FI_TRIGGER) | (deferral != nullptr ? deferral->flags(own) : own),
+       msg.context},
+      operands_of(form, msg.op, {msg.msg_iov, msg.iov_count}), Elements(result), Elements(compare),
+      msg.data, remote.count, deferral);
 }
 
 // FI_INJECT of the endpoint's own flags is for buffers that nothing comes back to.
@@ -234,6 +245,18 @@ fi_ops_atomic early_ops = [] {
 }();
 
 }  // namespace
+
+ssize_t defer_atomic(const fi_op_atomic& op, const Deferral& deferral) noexcept {
+  return start(op.ep, AtomicForm::update, op.msg, op.flags, {}, {}, &deferral);
+}
+ssize_t defer_atomic(const fi_op_fetch_atomic& op, const Deferral& deferral) noexcept {
+  return start(op.ep, AtomicForm::fetch, op.msg, op.flags, {op.fetch.msg_iov, op.fetch.iov_count},
+               {}, &deferral);
+}
+ssize_t defer_atomic(const fi_op_compare_atomic& op, const Deferral& deferral) noexcept {
+  return start(op.ep, AtomicForm::compare, op.msg, op.flags, {op.fetch.msg_iov, op.fetch.iov_count},
+               {op.compare.msg_iov, op.compare.iov_count}, &deferral);
+}
 
 fi_ops_atomic& atomic_ops(bool offered, bool enabled) noexcept {
   if (!offered) return absent_ops;

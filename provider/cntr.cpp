@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "provider/data_path.h"
+#include "provider/endpoint.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
 
@@ -40,18 +41,30 @@ std::uint64_t read_errors(fid_cntr* f) {
   return errors;
 }
 
+// What waits for the counter starts in the call of the program that changes it.
+int start_what_waits(Cntr& cntr) {
+  if (!cntr.domain.work.waiting()) return 0;
+  return contain([&] {
+    const Guard guard(cntr.domain.lock);
+    static_cast<void>(cntr.domain.work.start_due());
+    return 0;
+  });
+}
+
 template <auto kPart>
 int add(fid_cntr* f, std::uint64_t value) {
   (Cntr::of(f).counter.*kPart).fetch_add(value);
   static_cast<void>(Cntr::of(f).tells_poll());  // the program knows
-  return 0;
+  return start_what_waits(Cntr::of(f));
 }
 
+// A value that was reached before counts, even if the new one is lower.
 template <auto kPart>
 int set(fid_cntr* f, std::uint64_t value) {
+  if (const int error = start_what_waits(Cntr::of(f)); error != 0) return error;
   (Cntr::of(f).counter.*kPart).store(value);
   static_cast<void>(Cntr::of(f).tells_poll());  // the program knows
-  return 0;
+  return start_what_waits(Cntr::of(f));
 }
 
 // fi_cntr(3): until the value reaches the threshold, an error is counted, or the time is over.
@@ -70,7 +83,7 @@ int wait_value(fid_cntr* f, std::uint64_t threshold, int timeout) {
 }
 
 int control_counter(fid* f, int command, void* argument) {
-  return WaitDescriptor::control(Cntr::of(f).wait.get(), command, argument);
+  return WaitObject::control(Cntr::of(f).wait.get(), command, argument);
 }
 
 fi_ops cntr_fid_ops = object_ops(Cntr::close, kNotHere, control_counter);
@@ -104,15 +117,17 @@ int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* contex
     const Guard guard(domain.lock);
     domain.peer_counters.push_back(made.get());
   }
-  if (const int error = domain.watch(*made, attr->wait_obj); error != 0) return error;
   made->fid = {FI_CLASS_CNTR, context, &cntr_fid_ops};
   made->ops = &cntr_ops;
+  if (const int error = domain.watch(*made, attr->wait_obj, attr->wait_set); error != 0)
+    return error;
   *cntr = made.release();
   return 0;
 }
 
 Cntr::~Cntr() {
   assert(!in_use());
+  wait.leave();
   domain.stop_watching(*this);
   if (owner == nullptr) return;
   const Guard guard(domain.lock);
@@ -121,6 +136,14 @@ Cntr::~Cntr() {
 
 void Cntr::progress() {
   domain.count_call();
+  if (domain.work.waiting()) {
+    domain.work.progress();
+    return;
+  }
+  if (regions != 0) {  // which peers reach at all endpoints
+    for (Ep* const ep : domain.endpoints) ep->path.progress();
+    return;
+  }
   for (DataPath* endpoint : endpoints) endpoint->progress();
 }
 

@@ -187,7 +187,7 @@ int signal_queue(fid_cq* f) {
   if (!cq.may_wait) return -FI_EINVAL;
   const Guard guard(cq.domain.lock);
   cq.signals.fetch_add(1);
-  if (cq.wait != nullptr) cq.wait->signal();
+  if (cq.wait) cq.wait->signal();
   return 0;
 }
 
@@ -201,7 +201,7 @@ const char* error_text(fid_cq* f, int prov_errno, const void* /*err_data*/, char
 }
 
 int control_queue(fid* f, int command, void* argument) {
-  return WaitDescriptor::control(Cq::of(f).wait.get(), command, argument);
+  return WaitObject::control(Cq::of(f).wait.get(), command, argument);
 }
 
 fi_ops cq_fid_ops = object_ops(Cq::close, kNotHere, control_queue);
@@ -252,8 +252,10 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   // A program's size is a hint from outside; the queue grows by itself beyond what is reserved.
   made->expected = attr->size == 0 ? kContextSize : std::min(attr->size, kContextSize);
   made->may_wait = attr->wait_obj != FI_WAIT_NONE;
-  if (const int error = domain.watch(*made, attr->wait_obj); error != 0) return error;
   made->by_threshold = attr->wait_cond == FI_CQ_COND_THRESHOLD;
+  // Last: a set looks at it from now on.
+  if (const int error = domain.watch(*made, attr->wait_obj, attr->wait_set); error != 0)
+    return error;
   if (attr->format == FI_CQ_FORMAT_UNSPEC) attr->format = FI_CQ_FORMAT_CONTEXT;
   *cq = made.release();
   return 0;

@@ -20,7 +20,7 @@
 #include "core/types/completion.h"
 #include "provider/domain.h"
 #include "provider/peer_cq.h"
-#include "provider/wait_descriptor.h"
+#include "provider/wait_set.h"
 
 namespace turnout::provider {
 
@@ -35,6 +35,7 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   using ObjectOfDomain::ObjectOfDomain;
   ~Cq() {
     assert(!in_use());
+    wait.leave();
     domain.stop_watching(*this);
   }
 
@@ -45,9 +46,9 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   std::string error_text;            // of the error entry read last
   int error_number = 0;              // its prov_errno
   std::vector<std::unique_ptr<Source>> sources;
-  std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
-  unsigned poll_sets = 0;                // that it is in
-  std::unique_ptr<PeerCq> peer;          // of one opened with FI_PEER, null: of others
+  WaitHandle wait;
+  unsigned poll_sets = 0;        // that it is in
+  std::unique_ptr<PeerCq> peer;  // of one opened with FI_PEER, null: of others
 
   // The queue for this endpoint's completions, made at its first bind.
   [[nodiscard]] CompletionQueue& join(DataPath& endpoint);

@@ -15,7 +15,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/log.h"
 #include "core/endpoint.h"
 #include "core/types/completion.h"
 #include "provider/endpoint_options.h"
@@ -23,6 +22,8 @@
 #include "provider/peer_resolver.h"
 
 namespace turnout::provider {
+
+class DeferredWorkQueue;
 
 // What every call has: the peer, FI_* flags and the program's context.
 struct Call {
@@ -66,22 +67,35 @@ class DataPath {
                              .events = events_});
   }
 
+  // The counter that is bound for such a request.
+  [[nodiscard]] Counter* counter_of(const SendRequest&) const noexcept { return send_counter_; }
+  [[nodiscard]] Counter* counter_of(const RmaRequest& request) const noexcept {
+    return request.write ? write_counter_ : read_counter_;
+  }
+  [[nodiscard]] Counter* counter_of(const AtomicRequest& request) const noexcept {
+    return request.form == AtomicForm::update ? write_counter_ : read_counter_;
+  }
+  [[nodiscard]] Counter* counter_of(const RecvRequest&) const noexcept { return recv_counter_; }
+
   // The caller has set what `call` does not say: data, tag, remote memory.
-  [[nodiscard]] ssize_t start(SendRequest& request, const Call& call) {
-    return initiate<&Endpoint::send>(request, call, send_counter_);
+  template <class Request>
+  [[nodiscard, gnu::always_inline]] inline ssize_t start(Request& request, const Call& call) {
+    return start(request, call, counter_of(request));
   }
-  [[nodiscard]] ssize_t start(RmaRequest& request, const Call& call) {
-    return initiate<&Endpoint::rma>(request, call, request.write ? write_counter_ : read_counter_);
+  [[nodiscard]] ssize_t start(SendRequest& request, const Call& call, Counter* counter) {
+    return initiate<&Endpoint::send>(request, call, counter);
   }
-  [[nodiscard]] ssize_t start(AtomicRequest& request, const Call& call) {
-    const bool updates = request.form == AtomicForm::update;
-    return initiate<&Endpoint::atomic>(request, call, updates ? write_counter_ : read_counter_);
+  [[nodiscard]] ssize_t start(RmaRequest& request, const Call& call, Counter* counter) {
+    return initiate<&Endpoint::rma>(request, call, counter);
   }
-  [[nodiscard]] ssize_t start(RecvRequest& request, const Call& call) {
+  [[nodiscard]] ssize_t start(AtomicRequest& request, const Call& call, Counter* counter) {
+    return initiate<&Endpoint::atomic>(request, call, counter);
+  }
+  [[nodiscard]] ssize_t start(RecvRequest& request, const Call& call, Counter* counter) {
     if (const int error = peers.find_source(call.peer, request.peer)) return refuse(error);
     request.multi = (call.flags & FI_MULTI_RECV) != 0;
     request.min_free = options_.min_multi_recv();
-    request.report = report_of_receive(call);
+    request.report = report_of_receive(call, counter);
     return answer(core_.recv(request));
   }
   [[nodiscard]] ssize_t start(PeekRequest& request, const Call& call) {
@@ -94,7 +108,7 @@ class DataPath {
   }
   // FI_CLAIM: receives, or with FI_DISCARD drops, what a peek with this context claimed.
   [[nodiscard]] ssize_t receive_claimed(RecvRequest& request, const Call& call) {
-    request.report = report_of_receive(call);
+    request.report = report_of_receive(call, recv_counter_);
     return answer((call.flags & FI_DISCARD) != 0 ? core_.discard_claimed(request.report)
                                                  : core_.recv_claimed(request));
   }
@@ -126,18 +140,31 @@ class DataPath {
 
   // True if anything moved.
   [[gnu::always_inline]] bool progress() {
-    if (closing_) [[unlikely]]
-      return false;
+    if (special_) [[unlikely]]
+      return progress_specially();
+    return move();
+  }
+  // The same, but what waits for counters is not looked at.
+  [[gnu::always_inline]] bool move() {
     const bool moved = core_.progress();
     if (unread_errors_.has_error()) log_unread_errors();
     return moved;
   }
+  // Something waits for counters of the domain, or (null) nothing does.
+  void watch(DeferredWorkQueue* work) noexcept {
+    work_ = work;
+    special_ = closing_ || work != nullptr;
+  }
+  // An operation that was to start later could not: CompletionFlag bits and the tag of its entry.
+  void fail(std::uint32_t flags, std::uint64_t tag, const Call& call, Counter* counter,
+            Status status);
   // One step of the flush: true when it is done (Endpoint::close). From the first one on, only
   // these steps move the endpoint.
   [[nodiscard]] bool close() {
-    closing_ = true;
+    closing_ = special_ = true;
     return core_.close();
   }
+  [[nodiscard]] bool is_closing() const noexcept { return closing_; }
 
  private:
   template <auto kCall, class Request>
@@ -154,8 +181,8 @@ class DataPath {
                       call.context};
     return answer((core_.*kCall)(request));
   }
-  [[nodiscard]] Report report_of_receive(const Call& call) const noexcept {
-    return {(call.flags & FI_COMPLETION) != 0 ? rx_queue_ : nullptr, rx_errors_, recv_counter_,
+  [[nodiscard]] Report report_of_receive(const Call& call, Counter* counter) const noexcept {
+    return {(call.flags & FI_COMPLETION) != 0 ? rx_queue_ : nullptr, rx_errors_, counter,
             call.context};
   }
   ssize_t answer(const Status& status) {
@@ -168,14 +195,8 @@ class DataPath {
     if (error == -FI_EAGAIN) progress();
     return error;
   }
-  void log_unread_errors() {
-    while (unread_errors_.has_error()) {
-      TURNOUT_LOG(provider, warn,
-                  "operation failed: endpoint without a completion queue: {}; bind one to receive "
-                  "its errors",
-                  unread_errors_.pop_error().status.text());
-    }
-  }
+  bool progress_specially();
+  void log_unread_errors();
 
   Endpoint& core_;
   const EpOptions& options_;
@@ -192,6 +213,8 @@ class DataPath {
   Counter* remote_write_counter_ = nullptr;
   const bool events_;  // FI_RMA_EVENT: targets count all one-sided operations
   bool closing_ = false;
+  bool special_ = false;               // closing_, or something waits
+  DeferredWorkQueue* work_ = nullptr;  // null: nothing waits for a counter
 };
 
 }  // namespace turnout::provider

@@ -51,7 +51,7 @@ int open_endpoint2(fid_domain* f, fi_info* info, fid_ep** ep, std::uint64_t flag
   return open<Ep>(f, info, ep, context);
 }
 
-fi_ops domain_fid_ops = object_ops(close_unreferenced<Domain>, bind_domain);
+fi_ops domain_fid_ops = object_ops(close_unreferenced<Domain>, bind_domain, control_work);
 
 fi_ops_domain domain_ops = {
     .size = sizeof(fi_ops_domain),
@@ -87,6 +87,7 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
   made->mr = &region_ops();
   made->api = fabric.api_version;
   made->atomics = info->caps == 0 || (info->caps & FI_ATOMIC) != 0;
+  made->remote_events = (info->caps & FI_RMA_EVENT) != 0;
   const Nanoseconds silence = settings.value().progress_thread;
   made->automatic = attr.data_progress == FI_PROGRESS_AUTO;
   const bool thread = silence > 0 || made->automatic;
@@ -100,9 +101,10 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
 }
 
 template <class Watched>
-int Domain::watch(std::vector<Watched*>& watched, Watched& object, fi_wait_obj wait) {
-  if (const int error = WaitDescriptor::make(wait, object.wait); error != 0) return error;
-  if (object.wait == nullptr) return 0;
+int Domain::watch(std::vector<Watched*>& watched, Watched& object, fi_wait_obj wait,
+                  fid_wait* set) {
+  if (const int error = object.wait.open(wait, set, &object.fid); error != 0) return error;
+  if (!object.wait) return 0;
   // Made without the domain's lock, which comes after those of fork().
   const std::lock_guard one(thread_mutex_);
   std::unique_ptr<ProgressThread> made;
@@ -120,35 +122,36 @@ int Domain::watch(std::vector<Watched*>& watched, Watched& object, fi_wait_obj w
   return error;
 }
 
-int Domain::watch(Cq& queue, fi_wait_obj wait) {
-  return watch(watched_queues_, queue, wait);
+int Domain::watch(Cq& queue, fi_wait_obj wait, fid_wait* set) {
+  return watch(watched_queues_, queue, wait, set);
 }
-int Domain::watch(Cntr& counter, fi_wait_obj wait) {
-  return watch(watched_counters_, counter, wait);
+int Domain::watch(Cntr& counter, fi_wait_obj wait, fid_wait* set) {
+  return watch(watched_counters_, counter, wait, set);
 }
 
 int Domain::start_thread() {
   if (progress_thread == nullptr || progress_thread->start() || !needs_thread()) return 0;
-  TURNOUT_LOG(provider, error,
-              "starting the progress thread failed: FI_PROGRESS_AUTO and FI_WAIT_FD need it; raise "
-              "the limit on threads");
+  TURNOUT_LOG(
+      provider, error,
+      "starting the progress thread failed: FI_PROGRESS_AUTO and wait objects need it; raise "
+      "the limit on threads");
   return -FI_ENOMEM;
 }
 
 void Domain::stop_watching(Cq& queue) noexcept {
-  if (queue.wait == nullptr) return;
+  if (!queue.wait) return;
   const Guard guard(lock);
   watched_ -= std::erase(watched_queues_, &queue);
 }
 void Domain::stop_watching(Cntr& counter) noexcept {
-  if (counter.wait == nullptr) return;
+  if (!counter.wait) return;
   const Guard guard(lock);
   watched_ -= std::erase(watched_counters_, &counter);
 }
 
 void Domain::signal_waiters() noexcept {
   for (Cq* queue : watched_queues_) {
-    if (queue->has_news()) queue->wait->signal();
+    if (queue->has_news() || queue->signals.load() != 0) queue->wait->signal();
   }
   for (Cntr* counter : watched_counters_) {
     if (counter->has_news()) counter->wait->signal();

@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "core/endpoint.h"
+#include "provider/deferred_work_queue.h"
 #include "provider/domain_lock.h"
 #include "provider/fabric.h"
 #include "provider/idle_backoff.h"
@@ -44,8 +45,9 @@ struct Domain final : Object<Domain, fid_domain> {
   }
 
   Fabric& fabric;
-  std::uint32_t api = 0;  // the version that the program asked for
-  bool atomics = false;   // FI_ATOMIC
+  std::uint32_t api = 0;       // the version that the program asked for
+  bool atomics = false;        // FI_ATOMIC
+  bool remote_events = false;  // FI_RMA_EVENT
   DomainLock domain_lock;
   DomainLock* lock = nullptr;  // &domain_lock, or null: see above
   std::atomic<unsigned> references{0};
@@ -53,23 +55,24 @@ struct Domain final : Object<Domain, fid_domain> {
   std::vector<Ep*> endpoints;
   std::vector<PeerReceives*> peer_receives;         // FI_PEER: whose owners have the receives
   std::vector<Cntr*> peer_counters;                 // FI_PEER: whose owners count
+  DeferredWorkQueue work{*this};
   IdleBackoff<> idle_backoff;                       // of who reads without waiting
   bool automatic = false;                           // FI_PROGRESS_AUTO
   std::unique_ptr<ProgressThread> progress_thread;  // null: nobody asked for it
 
-  // Gives a queue or counter its descriptor, if it is to have one: the thread makes it ready. 0 or
-  // -FI_E*.
-  [[nodiscard]] int watch(Cq& queue, fi_wait_obj wait);
-  [[nodiscard]] int watch(Cntr& counter, fi_wait_obj wait);
+  // Gives a queue or counter what the program is to wait with: the thread signals a wait object.
+  // `set` for FI_WAIT_SET. 0 or -FI_E*.
+  [[nodiscard]] int watch(Cq& queue, fi_wait_obj wait, fid_wait* set);
+  [[nodiscard]] int watch(Cntr& counter, fi_wait_obj wait, fid_wait* set);
   void stop_watching(Cq& queue) noexcept;
   void stop_watching(Cntr& counter) noexcept;
-  // Any thread, without the lock: a queue or counter has a descriptor.
+  // Any thread, without the lock: a queue or counter has a wait object.
   [[nodiscard]] bool is_watched() const noexcept {
     return watched_.load(std::memory_order_relaxed) != 0;
   }
   // The same: without the thread something would never move.
   [[nodiscard]] bool needs_thread() const noexcept { return automatic || is_watched(); }
-  // Makes the descriptors ready of those with something new; under the lock.
+  // Signals the wait objects of those with something new; under the lock.
   void signal_waiters() noexcept;
   // An endpoint is enabled; under the lock. 0, or -FI_E* where a thread is needed and
   // cannot be had.
@@ -91,7 +94,8 @@ struct Domain final : Object<Domain, fid_domain> {
 
  private:
   template <class Watched>
-  [[nodiscard]] int watch(std::vector<Watched*>& watched, Watched& object, fi_wait_obj wait);
+  [[nodiscard]] int watch(std::vector<Watched*>& watched, Watched& object, fi_wait_obj wait,
+                          fid_wait* set);
 
   std::mutex thread_mutex_;  // of who makes progress_thread; before the domain's lock
 

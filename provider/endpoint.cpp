@@ -48,6 +48,10 @@ void flush(Ep& ep) {
 int close_endpoint(fid* f) {
   Ep& ep = Ep::of(f);
   ep.address_server.reset();  // who asks from now on waits for the next one
+  {
+    const Guard guard(ep.domain.lock);
+    ep.domain.work.forget(ep);
+  }
   const int result = contain([&] {
     flush(ep);
     return 0;
@@ -95,7 +99,8 @@ ssize_t cancel(fid* f, void* context) {
   Ep& ep = Ep::of(f);
   return contain([&]() -> ssize_t {
     const Guard guard(ep.domain.lock);
-    return ep.core->cancel(context) ? 0 : -FI_ENOENT;
+    const bool found = ep.domain.work.cancel(ep, context) || ep.core->cancel(context);
+    return found ? 0 : -FI_ENOENT;
   });
 }
 
@@ -237,6 +242,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
     }
   }
   domain.endpoints.push_back(made.get());
+  if (domain.work.waiting()) made->path.watch(&domain.work);
   *ep = made.release();
   return 0;
 }
@@ -295,6 +301,12 @@ int Ep::bind(Cntr& cntr, std::uint64_t flags) {
   counted |= flags;
   if (enabled) path.report_remote_access();
   return 0;
+}
+
+void Ep::count_deferred(Cntr& cntr) {
+  if (std::find(counters.begin(), counters.end(), &cntr) == counters.end())
+    counters.push_back(&cntr);
+  cntr.join(path);
 }
 
 int Ep::bind(AddressVector& av) {

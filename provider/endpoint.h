@@ -66,6 +66,8 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   [[nodiscard]] int shutdown();
   // -FI_E* of fi_setname.
   [[nodiscard]] int set_name(const void* bytes, std::size_t length);
+  // Deferred work of this endpoint counts there.
+  void count_deferred(Cntr& cntr);
   // Takes this endpoint out of every object that could drive it, and ends the core endpoint.
   void end() noexcept;
 

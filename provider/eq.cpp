@@ -76,7 +76,7 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
 }
 
 int control_events(fid* f, int command, void* argument) {
-  return WaitDescriptor::control(EventQueue::of(f).wait.get(), command, argument);
+  return WaitObject::control(EventQueue::of(f).wait.get(), command, argument);
 }
 
 fi_ops eq_fid_ops = object_ops(close_event_queue, kNotHere, control_events);
@@ -97,11 +97,12 @@ int EventQueue::open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* contex
   if (attr != nullptr && (attr->flags & FI_PEER) != 0) return -FI_EINVAL;
   const fi_wait_obj wait = attr != nullptr ? attr->wait_obj : FI_WAIT_NONE;
   auto made = std::make_unique<EventQueue>(fabric);
-  if (const int error = WaitDescriptor::make(wait, made->wait); error != 0) return error;
   made->fid = {FI_CLASS_EQ, context, &eq_fid_ops};
   made->ops = &eq_ops;
   made->may_write = attr != nullptr && (attr->flags & FI_WRITE) != 0;
   made->may_wait = wait != FI_WAIT_NONE;
+  fid_wait* const set = attr != nullptr ? attr->wait_set : nullptr;
+  if (const int error = made->wait.open(wait, set, &made->fid); error != 0) return error;
   *eq = made.release();
   return 0;
 }

@@ -18,13 +18,16 @@
 
 #include "provider/fabric.h"
 #include "provider/library.h"
-#include "provider/wait_descriptor.h"
+#include "provider/wait_set.h"
 
 namespace turnout::provider {
 
 struct EventQueue final : Object<EventQueue, fid_eq> {
   explicit EventQueue(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
-  ~EventQueue() { fabric.references.fetch_sub(1); }
+  ~EventQueue() {
+    wait.leave();
+    fabric.references.fetch_sub(1);
+  }
 
   struct Event {
     std::uint32_t number;
@@ -45,8 +48,8 @@ struct EventQueue final : Object<EventQueue, fid_eq> {
   std::condition_variable arrived;
   std::deque<Event> events;
   std::deque<Failure> errors;
-  std::vector<std::byte> error_data;     // of the error that was read last
-  std::unique_ptr<WaitDescriptor> wait;  // null: not opened with FI_WAIT_FD
+  std::vector<std::byte> error_data;  // of the error that was read last
+  WaitHandle wait;
 
   void push(std::uint32_t number, const void* data, std::size_t length) {
     const auto* const bytes = static_cast<const std::byte*>(data);
@@ -78,8 +81,8 @@ struct EventQueue final : Object<EventQueue, fid_eq> {
     {
       const std::lock_guard hold(mutex);
       queue.push_back(std::move(one));
-      if (wait != nullptr) wait->signal();
     }
+    if (wait) wait->signal_once();
     arrived.notify_one();
   }
 };

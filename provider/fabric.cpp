@@ -10,13 +10,12 @@
 #include <utility>
 
 #include "base/log.h"
-#include "provider/cntr.h"
-#include "provider/cq.h"
 #include "provider/domain.h"
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"
 #include "provider/passive_endpoint.h"
+#include "provider/wait_set.h"
 
 namespace turnout::provider {
 namespace {
@@ -39,35 +38,8 @@ int open_event_queue(fid_fabric* f, fi_eq_attr* attr, fid_eq** eq, void* context
   return contain([&] { return EventQueue::open(Fabric::of(f), attr, eq, context); });
 }
 
-// 0: the program may wait for the object's descriptor; nothing that is there now would be missed.
-int may_wait_for(::fid* object) {
-  const auto judge = [](auto& of, auto&& progress) {
-    if (of.wait == nullptr) return -FI_EINVAL;
-    progress();
-    if (of.has_news()) return -FI_EAGAIN;
-    of.wait->clear();
-    return 0;
-  };
-  switch (object->fclass) {
-    case FI_CLASS_CQ: {
-      Cq& queue = Cq::of(object);
-      const Guard guard(queue.domain.lock);
-      if (queue.wait != nullptr && queue.signals.exchange(0) != 0) return -FI_EAGAIN;
-      return judge(queue, [&] { queue.progress(); });
-    }
-    case FI_CLASS_CNTR: {
-      Cntr& counter = Cntr::of(object);
-      const Guard guard(counter.domain.lock);
-      return judge(counter, [&] { counter.progress(); });
-    }
-    case FI_CLASS_EQ: {
-      EventQueue& events = EventQueue::of(object);
-      const std::lock_guard hold(events.mutex);
-      return judge(events, [] {});
-    }
-    default:
-      return -FI_ENOSYS;
-  }
+int open_wait_set(fid_fabric* f, fi_wait_attr* attr, fid_wait** set) {
+  return contain([&] { return WaitSet::open(Fabric::of(f), attr, set); });
 }
 
 int try_wait(fid_fabric* /*fabric*/, ::fid** objects, int count) {
@@ -87,7 +59,7 @@ fi_ops_fabric fabric_ops = {
     .domain = open_domain,
     .passive_ep = open_passive_endpoint,
     .eq_open = open_event_queue,
-    .wait_open = kNotHere,
+    .wait_open = open_wait_set,
     .trywait = try_wait,
     .domain2 = open_domain2,
 };

@@ -29,14 +29,14 @@ inline constexpr std::uint64_t kModifiers =
     FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 inline constexpr std::uint64_t kCapabilities =
     FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | kModifiers | FI_MULTI_RECV | FI_DIRECTED_RECV |
-    FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT | FI_PEER | FI_AV_USER_ID |
-    FI_SHARED_AV;
+    FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT | FI_TRIGGER | FI_PEER |
+    FI_AV_USER_ID | FI_SHARED_AV;
 // Of endpoints that have one peer, and of those that send datagrams.
 inline constexpr std::uint64_t kConnectedCapabilities =
     kCapabilities & ~(FI_DIRECTED_RECV | FI_SOURCE | FI_PEER | FI_AV_USER_ID | FI_SHARED_AV);
 inline constexpr std::uint64_t kDatagramCapabilities =
     FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_LOCAL_COMM |
-    FI_REMOTE_COMM | FI_AV_USER_ID | FI_SHARED_AV;
+    FI_REMOTE_COMM | FI_TRIGGER | FI_AV_USER_ID | FI_SHARED_AV;
 [[nodiscard]] constexpr std::uint64_t capabilities_of(fi_ep_type type) noexcept {
   return type == FI_EP_MSG     ? kConnectedCapabilities
          : type == FI_EP_DGRAM ? kDatagramCapabilities
@@ -44,12 +44,12 @@ inline constexpr std::uint64_t kDatagramCapabilities =
 }
 // Of these, what costs a message for each operation, and what says how the program will use the
 // objects: who does not ask for it does not get it.
-inline constexpr std::uint64_t kOnlyIfAsked = FI_RMA_EVENT | FI_PEER | FI_AV_USER_ID;
+inline constexpr std::uint64_t kOnlyIfAsked = FI_RMA_EVENT | FI_TRIGGER | FI_PEER | FI_AV_USER_ID;
 inline constexpr std::uint64_t kTxCapabilities =
-    FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE;
-inline constexpr std::uint64_t kRxCapabilities = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV |
-                                                 FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV |
-                                                 FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT;
+    FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE | FI_TRIGGER;
+inline constexpr std::uint64_t kRxCapabilities =
+    FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE |
+    FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT | FI_TRIGGER;
 // Atomics of one endpoint to another are carried out in order; RDMA passes them and each other.
 inline constexpr std::uint64_t kAtomicOrder =
     FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;

@@ -25,11 +25,12 @@ struct MessageCalls {
 
   [[gnu::always_inline]] static ssize_t start_recv(fid_ep* f, std::span<const iovec> buffer,
                                                    const Call& call, std::uint64_t tag = 0,
-                                                   std::uint64_t ignore = 0) noexcept {
+                                                   std::uint64_t ignore = 0,
+                                                   const Deferral* deferral = nullptr) noexcept {
     // Many messages go to one buffer, not to many.
     if ((call.flags & FI_MULTI_RECV) != 0 && buffer.size() != 1) return -FI_EINVAL;
     RecvRequest request = receive_of(buffer, tag, ignore);
-    return post(f, request, call);
+    return post(f, request, call, deferral);
   }
 
   static RecvRequest receive_of(std::span<const iovec> buffer, std::uint64_t tag,
@@ -57,16 +58,34 @@ struct MessageCalls {
     return start_recv(f, {iov, count}, {from, recv_flags(f), context}, tag..., ignore...);
   }
 
+  [[gnu::always_inline]] static ssize_t recv_message(fid_ep* f, const Message& msg,
+                                                     std::uint64_t flags, std::uint64_t own,
+                                                     const Deferral* deferral = nullptr) {
+    const Call call{msg.addr, flags | own, msg.context};
+    if constexpr (kWithTag) {
+      if ((flags & kPeekFlags) != 0)
+        return deferral != nullptr ? -FI_EBADFLAGS : peek_or_claim(f, msg, call);
+      return start_recv(f, {msg.msg_iov, msg.iov_count}, call, msg.tag, msg.ignore, deferral);
+    } else {
+      return start_recv(f, {msg.msg_iov, msg.iov_count}, call, 0, 0, deferral);
+    }
+  }
+
   static ssize_t recvmsg(fid_ep* f, const Message* msg, std::uint64_t flags) {
     if (msg->iov_count > kIovLimit) return -FI_EINVAL;
-    if ((flags & ~kRecvFlags) != 0) return -FI_EBADFLAGS;
-    const Call call{msg->addr, flags | Ep::of(f).options.rx_msg_flags(), msg->context};
-    if constexpr (kWithTag) {
-      if ((flags & kPeekFlags) != 0) return peek_or_claim(f, *msg, call);
-      return start_recv(f, {msg->msg_iov, msg->iov_count}, call, msg->tag, msg->ignore);
-    } else {
-      return start_recv(f, {msg->msg_iov, msg->iov_count}, call);
+    if ((flags & ~kRecvFlags) != 0) {
+      Deferral deferral;
+      const int error = deferral_of(f, flags & ~kRecvFlags, msg->context, deferral);
+      return error != 0 ? error : defer_recv(f, *msg, flags & ~FI_TRIGGER, deferral);
     }
+    return recv_message(f, *msg, flags, Ep::of(f).options.rx_msg_flags());
+  }
+
+  static ssize_t defer_recv(fid_ep* f, const Message& msg, std::uint64_t flags,
+                            const Deferral& deferral) {
+    if (msg.iov_count > kIovLimit) return -FI_EINVAL;
+    if ((flags & ~kRecvFlags) != 0) return -FI_EBADFLAGS;
+    return recv_message(f, msg, flags, deferral.flags(Ep::of(f).options.rx_msg_flags()), &deferral);
   }
 
   static ssize_t peek_or_claim(fid_ep* f, const fi_msg_tagged& msg, const Call& call) noexcept {
@@ -88,13 +107,14 @@ struct MessageCalls {
 
   [[gnu::always_inline]] static ssize_t start_send(fid_ep* f, std::span<const iovec> data,
                                                    const Call& call, std::uint64_t remote_data,
-                                                   std::uint64_t tag = 0) noexcept {
+                                                   std::uint64_t tag = 0,
+                                                   const Deferral* deferral = nullptr) noexcept {
     SendRequest request;
     request.data = data;
     request.tagged = kWithTag;
     request.tag = tag;
     request.remote_data = remote_data;
-    return post(f, request, call);
+    return post(f, request, call, deferral);
   }
 
   static ssize_t send(fid_ep* f, const void* buffer, std::size_t length, void*, fi_addr_t to,
@@ -109,14 +129,31 @@ struct MessageCalls {
     return start_send(f, {iov, count}, {to, Ep::of(f).options.tx_flags(), context}, 0, tag...);
   }
 
+  [[gnu::always_inline]] static ssize_t send_message(fid_ep* f, const Message& msg,
+                                                     std::uint64_t flags,
+                                                     const Deferral* deferral = nullptr) {
+    std::uint64_t tag = 0;
+    if constexpr (kWithTag) tag = msg.tag;
+    return start_send(f, {msg.msg_iov, msg.iov_count}, {msg.addr, flags, msg.context}, msg.data,
+                      tag, deferral);
+  }
+
   static ssize_t sendmsg(fid_ep* f, const Message* msg, std::uint64_t flags) {
     if (msg->iov_count > kIovLimit) return -FI_EINVAL;
+    if ((flags & ~kSendFlags) != 0) {
+      Deferral deferral;
+      const int error = deferral_of(f, flags & ~kSendFlags, msg->context, deferral);
+      return error != 0 ? error : defer_send(f, *msg, flags & ~FI_TRIGGER, deferral);
+    }
+    return send_message(f, *msg, flags | Ep::of(f).options.tx_msg_flags());
+  }
+
+  static ssize_t defer_send(fid_ep* f, const Message& msg, std::uint64_t flags,
+                            const Deferral& deferral) {
+    if (msg.iov_count > kIovLimit) return -FI_EINVAL;
     if ((flags & ~kSendFlags) != 0) return -FI_EBADFLAGS;
-    std::uint64_t tag = 0;
-    if constexpr (kWithTag) tag = msg->tag;
-    return start_send(f, {msg->msg_iov, msg->iov_count},
-                      {msg->addr, flags | Ep::of(f).options.tx_msg_flags(), msg->context},
-                      msg->data, tag);
+    return send_message(f, msg, flags | deferral.flags(Ep::of(f).options.tx_msg_flags()),
+                        &deferral);
   }
 
   static ssize_t inject(fid_ep* f, const void* buffer, std::size_t length, fi_addr_t to,
@@ -165,6 +202,19 @@ struct MessageCalls {
 };
 
 }  // namespace
+
+ssize_t defer_send(const fi_op_msg& op, const Deferral& deferral) noexcept {
+  return MessageCalls<>::defer_send(op.ep, op.msg, op.flags, deferral);
+}
+ssize_t defer_recv(const fi_op_msg& op, const Deferral& deferral) noexcept {
+  return MessageCalls<>::defer_recv(op.ep, op.msg, op.flags, deferral);
+}
+ssize_t defer_send(const fi_op_tagged& op, const Deferral& deferral) noexcept {
+  return MessageCalls<std::uint64_t>::defer_send(op.ep, op.msg, op.flags, deferral);
+}
+ssize_t defer_recv(const fi_op_tagged& op, const Deferral& deferral) noexcept {
+  return MessageCalls<std::uint64_t>::defer_recv(op.ep, op.msg, op.flags, deferral);
+}
 
 fi_ops_msg& message_ops(MessageCallSet set) noexcept {
   return MessageCalls<>::ops(set);

@@ -24,6 +24,11 @@ struct Region final : ObjectOfDomain<Region, fid_mr> {
 
   MemoryDomain* registered_with = nullptr;  // null: local access only
   MemoryKey memory;
+  Cntr* writes = nullptr;  // of peers' operations
+  Cntr* reads = nullptr;
+
+  [[nodiscard]] int bind(Cntr& counter, std::uint64_t flags);
+  void unbind(Cntr*& counter) noexcept;
 };
 
 constexpr std::uint64_t kLocalAccess = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
@@ -33,6 +38,8 @@ int close_region(fid* f) {
   return contain([&] {
     const std::unique_ptr<Region> region(&Region::of(f));
     const Guard guard(region->domain.lock);
+    region->unbind(region->writes);
+    region->unbind(region->reads);
     if (region->registered_with != nullptr) {
       region->registered_with->deregister_memory(region->memory);
     }
@@ -40,11 +47,39 @@ int close_region(fid* f) {
   });
 }
 
-// Programs do that where keys belong to endpoints (FI_MR_ENDPOINT). Ours are valid at all of them.
-// No counters: what tells a target of an operation does not name the region.
-int bind_region(fid* f, fid* other, std::uint64_t /*flags*/) {
+void Region::unbind(Cntr*& counter) noexcept {
+  if (counter != nullptr) --counter->regions;
+  counter = nullptr;
+}
+
+int Region::bind(Cntr& counter, std::uint64_t flags) {
+  if (flags == 0 || (flags & ~kRemoteAccess) != 0) return -FI_EBADFLAGS;
+  if (&counter.domain != &domain) return -FI_EDOMAIN;
+  if (!domain.remote_events) return -FI_ENOSYS;  // its endpoints learn nothing of peers' operations
+  const auto count_in = [&](Cntr*& place) {
+    unbind(place);
+    place = &counter;
+    ++counter.regions;
+  };
+  if ((flags & FI_REMOTE_WRITE) != 0) count_in(writes);
+  if ((flags & FI_REMOTE_READ) != 0) count_in(reads);
+  if (registered_with != nullptr) {
+    const auto counter_of = [](Cntr* of) { return of != nullptr ? &of->counter : nullptr; };
+    registered_with->count_accesses(memory, counter_of(writes), counter_of(reads));
+  }
+  return 0;
+}
+
+// To an endpoint programs bind regions where keys belong to endpoints (FI_MR_ENDPOINT). Ours are
+// valid at all of them.
+int bind_region(fid* f, fid* other, std::uint64_t flags) {
+  Region& region = Region::of(f);
+  if (other->fclass == FI_CLASS_CNTR) {
+    const Guard guard(region.domain.lock);
+    return region.bind(Cntr::of(other), flags);
+  }
   if (other->fclass != FI_CLASS_EP) return -FI_ENOSYS;
-  return &Ep::of(other).domain == &Region::of(f).domain ? 0 : -FI_EDOMAIN;
+  return &Ep::of(other).domain == &region.domain ? 0 : -FI_EDOMAIN;
 }
 
 int control_region(fid*, int command, void*) {
@@ -56,7 +91,8 @@ fi_ops region_fid_ops = object_ops(close_region, bind_region, control_region);
 int check(const fi_mr_attr& wanted, std::uint64_t flags) {
   if (wanted.mr_iov == nullptr || wanted.iov_count != 1) return -FI_EINVAL;  // mr_iov_limit is 1
   if (wanted.offset != 0) return -FI_EINVAL;
-  if (flags != 0) return -FI_EBADFLAGS;  // what they ask for is not offered for a region
+  // A region may be bound to counters whether or not that was said before (FI_MR_RMA_EVENT).
+  if ((flags & ~FI_RMA_EVENT) != 0) return -FI_EBADFLAGS;
   if ((wanted.access & ~(kLocalAccess | kRemoteAccess)) != 0) return -FI_EINVAL;
   const auto start = reinterpret_cast<std::uintptr_t>(wanted.mr_iov->iov_base);
   if (wanted.mr_iov->iov_len == std::numeric_limits<std::size_t>::max()) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cassert>
+#include <type_traits>
 
 #include "provider/endpoint.h"
 #include "provider/errors.h"
@@ -18,14 +19,19 @@ namespace turnout::provider {
   return {{{const_cast<void*>(buffer), length}}};
 }
 
-// Errors: -FI_E*, as DataPath::start.
+// Errors: -FI_E*, as DataPath::start. With a deferral the request waits for it: -FI_EDOMAIN,
+// -FI_EINVAL.
 template <class Request>
-[[nodiscard, gnu::always_inline]] inline ssize_t post(fid_ep* f, Request& request,
-                                                      const Call& call) noexcept {
-  return contain([&]() __attribute__((always_inline)) {
+[[nodiscard, gnu::always_inline]] inline ssize_t post(fid_ep* f, Request& request, const Call& call,
+                                                      const Deferral* deferral = nullptr) noexcept {
+  return contain([&]() __attribute__((always_inline))->ssize_t {
     Ep& ep = Ep::of(f);
     assert(ep.enabled);
     const Guard guard(ep.domain.lock);
+    if constexpr (std::is_constructible_v<DeferredWorkQueue::Operation, Request&>) {
+      if (deferral != nullptr) [[unlikely]]
+        return ep.domain.work.add(&ep, request, call, *deferral);
+    }
     return ep.path.start(request, call);
   });
 }

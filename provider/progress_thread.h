@@ -2,7 +2,7 @@
 // ProgressThread: makes progress while the program computes without calling the library, so that
 // its large transfers continue (setting progress_thread; docs/decisions/016-progress-thread.md).
 //
-// It also makes the descriptors ready that the program waits for (FI_WAIT_FD).
+// It also signals the wait objects that the program waits for (FI_WAIT_FD and the like).
 //
 // It wakes up every `silence` and does nothing if the program made progress since then, or is in a
 // call; one round if the program relies on it (Domain::needs_thread). Otherwise it drives the

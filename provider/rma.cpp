@@ -28,8 +28,10 @@ std::size_t total(std::span<const iovec> parts) noexcept {
 }
 
 template <bool kWrite>
-ssize_t start(fid_ep* f, std::span<const iovec> local, const Remote& remote, const Call& call,
-              std::uint64_t data = 0) noexcept {
+[[gnu::always_inline]] inline ssize_t start(fid_ep* f, std::span<const iovec> local,
+                                            const Remote& remote, const Call& call,
+                                            std::uint64_t data = 0,
+                                            const Deferral* deferral = nullptr) noexcept {
   RmaRequest request;
   request.write = kWrite;
   request.local = local;
@@ -37,7 +39,7 @@ ssize_t start(fid_ep* f, std::span<const iovec> local, const Remote& remote, con
   request.key = remote.key;
   request.length = total(local);
   request.remote_data = data;
-  return post(f, request, call);
+  return post(f, request, call, deferral);
 }
 
 template <bool kWrite>
@@ -59,17 +61,37 @@ ssize_t vector(fid_ep* f, const iovec* iov, void**, std::size_t count, fi_addr_t
   return start<kWrite>(f, {iov, count}, {address, key}, {with, own_flags<kWrite>(f), context});
 }
 
+template <bool kWrite>
+constexpr std::uint64_t kMessageFlags = kWrite ? kWriteFlags : kReadFlags;
+
 // One remote range, as long as the local one.
 template <bool kWrite>
-ssize_t message(fid_ep* f, const fi_msg_rma* msg, std::uint64_t flags) {
-  if (msg->iov_count > kIovLimit || msg->rma_iov_count != 1) return -FI_EINVAL;
-  const std::span<const iovec> local{msg->msg_iov, msg->iov_count};
-  const fi_rma_iov& remote = msg->rma_iov[0];
+[[gnu::always_inline]] inline ssize_t start(fid_ep* f, const fi_msg_rma& msg, std::uint64_t flags,
+                                            std::uint64_t own,
+                                            const Deferral* deferral = nullptr) noexcept {
+  if (msg.iov_count > kIovLimit || msg.rma_iov_count != 1) return -FI_EINVAL;
+  const std::span<const iovec> local{msg.msg_iov, msg.iov_count};
+  const fi_rma_iov& remote = msg.rma_iov[0];
   if (total(local) != remote.len) return -FI_EINVAL;
-  if ((flags & ~(kWrite ? kWriteFlags : kReadFlags)) != 0) return -FI_EBADFLAGS;
-  return start<kWrite>(f, local, {remote.addr, remote.key},
-                       {msg->addr, flags | Ep::of(f).options.tx_msg_flags(), msg->context},
-                       msg->data);
+  if ((flags & ~kMessageFlags<kWrite>) != 0) return -FI_EBADFLAGS;
+  return start<kWrite>(f, local, {remote.addr, remote.key}, {msg.addr, flags | own, msg.context},
+                       msg.data, deferral);
+}
+
+template <bool kWrite>
+ssize_t defer(fid_ep* f, const fi_msg_rma& msg, std::uint64_t flags,
+              const Deferral& deferral) noexcept {
+  return start<kWrite>(f, msg, flags, deferral.flags(Ep::of(f).options.tx_msg_flags()), &deferral);
+}
+
+template <bool kWrite>
+ssize_t message(fid_ep* f, const fi_msg_rma* msg, std::uint64_t flags) {
+  if ((flags & ~kMessageFlags<kWrite>) != 0) {
+    Deferral deferral;
+    const int error = deferral_of(f, flags & ~kMessageFlags<kWrite>, msg->context, deferral);
+    return error != 0 ? error : defer<kWrite>(f, *msg, flags & ~FI_TRIGGER, deferral);
+  }
+  return start<kWrite>(f, *msg, flags, Ep::of(f).options.tx_msg_flags());
 }
 
 ssize_t inject(fid_ep* f, const void* buffer, std::size_t length, fi_addr_t to,
@@ -108,6 +130,13 @@ fi_ops_rma live_ops = {
 fi_ops_rma early_ops = every_call<fi_ops_rma>(kNotEnabled);
 
 }  // namespace
+
+ssize_t defer_read(const fi_op_rma& op, const Deferral& deferral) noexcept {
+  return defer<false>(op.ep, op.msg, op.flags, deferral);
+}
+ssize_t defer_write(const fi_op_rma& op, const Deferral& deferral) noexcept {
+  return defer<true>(op.ep, op.msg, op.flags, deferral);
+}
 
 fi_ops_rma& rma_ops(bool enabled) noexcept {
   return enabled ? live_ops : early_ops;

@@ -25,7 +25,8 @@ Result<MemoryKey> DeviceDomain::register_memory(void* address, std::size_t lengt
   verbs::Mr region((ibv_reg_mr)(device_->pd(), address, length, static_cast<int>(flags)));
   if (!region) return verbs::failure("ibv_reg_mr", fmt::format("{} bytes", length), errno);
   const MemoryKey key{next_handle_++, region->rkey};
-  regions_.insert_or_assign(key.remote, Region{std::move(region), key.handle, access});
+  regions_.insert_or_assign(key.remote,
+                            Region{std::move(region), key.handle, access, nullptr, nullptr});
   return key;
 }
 

@@ -25,6 +25,19 @@ class DeviceDomain final : public MemoryDomain {
     const auto found = regions_.find(key.remote);
     if (found != regions_.end() && found->second.handle == key.handle) regions_.erase(found);
   }
+  void count_accesses(const MemoryKey& key, Counter* writes, Counter* reads) override {
+    const auto found = regions_.find(key.remote);
+    if (found == regions_.end() || found->second.handle != key.handle) return;
+    found->second.writes = writes;
+    found->second.reads = reads;
+  }
+  // A peer has written to this region, or read from it.
+  void count_access(std::uint64_t key, bool write) const noexcept {
+    const auto found = regions_.find(key);
+    if (found == regions_.end()) return;  // deregistered meanwhile
+    Counter* const counter = write ? found->second.writes : found->second.reads;
+    if (counter != nullptr) counter->value.fetch_add(1, std::memory_order_release);
+  }
   // Whether peers may touch these bytes with this key in these ways (Access).
   [[nodiscard]] bool allows(std::uint64_t key, std::uint64_t address, std::size_t length,
                             unsigned access) const noexcept {
@@ -49,6 +62,8 @@ class DeviceDomain final : public MemoryDomain {
     verbs::Mr region;
     std::uint64_t handle = 0;
     unsigned access = kAccessLocal;
+    Counter* writes = nullptr;
+    Counter* reads = nullptr;
   };
   std::unique_ptr<verbs::Device> device_;              // before the regions on it
   std::unordered_map<std::uint64_t, Region> regions_;  // by MemoryKey::remote

@@ -257,11 +257,11 @@ Status AtomicEngine::take_atomic(Peer& peer, const wire::Header& header, const s
   answer.length = static_cast<std::uint16_t>(answer.code == Code::ok ? fetched_bytes(request) : 0);
   context_.charge(Work::copy, header.length);
   ++atomics.unsent;
-  if (answer.code == Code::ok && (header.flags & wire::kRemoteData) != 0) {
+  if (answer.code != Code::ok) return {};
+  const bool has_data = (header.flags & wire::kRemoteData) != 0;
+  if (has_data)
     context_.report_write(request.count * size_of(request.type), header.data, peer.id, kAtomic);
-  } else if (answer.code == Code::ok) {
-    context_.count_access(fetched_bytes(request) == 0);
-  }
+  context_.count_access(fetched_bytes(request) == 0, request.rkey, has_data);
   return {};
 }
 

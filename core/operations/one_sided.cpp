@@ -18,11 +18,9 @@ Status OneSided::rma_to_self(const RmaRequest& request, const IoVec& iov) {
     iov.copy_in(0, remote, request.length);
   }
   context_.charge(Work::copy, request.length);
-  if (request.write && request.has_remote_data) {
-    context_.report_write(request.length, request.remote_data, request.peer);
-  } else if (request.has_event) {
-    context_.count_access(request.write);
-  }
+  const bool has_data = request.write && request.has_remote_data;
+  if (has_data) context_.report_write(request.length, request.remote_data, request.peer);
+  if (request.has_event) context_.count_access(request.write, request.key, has_data);
   context_.finish(request.report, {.context = request.report.context,
                                    .length = request.length,
                                    .flags = request.write ? kRmaWrite : kRmaRead});
@@ -64,9 +62,10 @@ Status OneSided::rma_now(const RmaRequest& request) {
     announcement->peer = peer;
     announcement->type = wire::Type::rma_data;
     announcement->flags = wire::flags_of(false, with_data);
-    announcement->data = with_data       ? request.remote_data
-                         : request.write ? wire::kEventOfWrite
-                                         : wire::kEventOfRead;
+    announcement->data = with_data ? request.remote_data : 0;
+    announcement->has_event = request.has_event;
+    announcement->reads = !request.write;
+    announcement->grant.rkey = static_cast<std::uint32_t>(request.key);
     announcement->tag = request.length;
     announcement->report = Report{nullptr, request.report.errors, nullptr, nullptr};
     transfer->announcement = announcement;

@@ -277,6 +277,7 @@ void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const 
     return;
   }
   std::optional<wire::Rts> rts;
+  std::optional<wire::RemoteEvent> event;
   // Of the message itself. Read once, because the peer can still write to its ring.
   std::uint64_t total = 0;
   if (header.type == wire::Type::rts) {
@@ -296,6 +297,15 @@ void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const 
       events_.lose_peer(peer, status);
       return;
     }
+  } else if (header.type == wire::Type::rma_data) {
+    Status status;
+    if (header.length != 0)
+      status = wire::parse_remote_event(arrival.payload, header.length, &event.emplace());
+    if (!status.ok()) {
+      posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+      events_.lose_peer(peer, status);
+      return;
+    }
   } else {
     total = header.length - wire::prefix_bytes(header);
   }
@@ -308,14 +318,13 @@ void ReceiveEngine::deliver_other(Peer& peer, const wire::Header& header, const 
     case wire::Type::eager_first:
       deliver_first(peer, header, arrival, total);
       break;
-    case wire::Type::rma_data:  // its tag: bytes written, see on_transfer_done
-      if ((header.flags & wire::kRemoteData) != 0) {
-        context_.report_write(header.tag, header.data, peer.id);
-      } else {
-        context_.count_access(header.data == wire::kEventOfWrite);
-      }
+    case wire::Type::rma_data: {  // its tag: bytes written, see on_transfer_done
+      const bool has_data = (header.flags & wire::kRemoteData) != 0;
+      if (has_data) context_.report_write(header.tag, header.data, peer.id);
+      if (event.has_value()) context_.count_access(event->read == 0, event->rkey, has_data);
       posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
+    }
     case wire::Type::eager:
     case wire::Type::fragment:
     case wire::Type::wireup:

@@ -243,6 +243,15 @@ bool SendEngine::try_operation(SendOperation& operation) {
     backlog_.end_send(operation, Status{});
     return true;
   }
+  if (operation.type == wire::Type::rma_data) {
+    const wire::RemoteEvent event{operation.grant.rkey, operation.reads, {}};
+    message.type = operation.type;
+    message.bytes = reinterpret_cast<const std::byte*>(&event);
+    message.length = operation.has_event ? sizeof event : 0;
+    if (!sender_.post_stream(peer, message)) return false;
+    backlog_.end_send(operation, Status{});
+    return true;
+  }
   if (!operation.rendezvous) {
     if (operation.fragment_offset > 0 || operation.iov.total > sender_.max_payload(peer))
       return send_fragments(operation);

@@ -98,6 +98,8 @@ struct SendOperation {
   bool rendezvous = false;
   bool acknowledged = false;  // eager, ends with the receiver's fin
   bool confirmed = false;     // eager, ends when the adapter has delivered its requests
+  bool has_event = false;     // rma_data: the target counts it
+  bool reads = false;         // the same: it was a read
   std::uint64_t tag = 0;
   std::uint64_t data = 0;
   IoVec iov;
@@ -113,7 +115,8 @@ struct SendOperation {
     std::uint32_t rkey = 0;
     std::uint8_t last = 0;  // put_completion: the message's last byte
   };
-  Grant grant;                // rput: where to write; put_completion, rtr_cancelled: the RTR
+  Grant grant;                // rput: where to write; put_completion, rtr_cancelled: the RTR;
+                              // rma_data: the rkey that was used
   bool announced = false;     // its id was sent to the peer
   bool writing = false;       // rput: a transfer has it
   bool counted = false;       // among the messages sent

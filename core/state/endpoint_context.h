@@ -117,11 +117,13 @@ struct EndpointContext {
                                   .flags = kind | kRemoteWrite | kRemoteData,
                                   .source = source});
   }
-  // The same without data, or it has read.
-  void count_access(bool write) noexcept {
+  // A peer has written to the region of this key, or updated it, or it has read. `reported`: by
+  // report_write(), so that it is counted for the endpoint.
+  void count_access(bool write, std::uint64_t key, bool reported) noexcept {
+    if (!remote_access.events || closing) return;
     Counter* const counter = write ? remote_access.writes.counter : remote_access.reads;
-    if (remote_access.events && counter != nullptr && !closing)
-      counter->value.fetch_add(1, std::memory_order_release);
+    if (!reported && counter != nullptr) counter->value.fetch_add(1, std::memory_order_release);
+    domain->count_access(key, write);
   }
   void fail(const Report& report, const Completion& completion, Status status,
             std::size_t overflow = 0);

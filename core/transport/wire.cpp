@@ -42,10 +42,9 @@ Status check_header(const Header& header) {
   if (header.type == Type::fin && header.length != 0) {
     return {Code::invalid, fmt::format("message: FIN with {} bytes", header.length)};
   }
-  if (header.type == Type::rma_data &&
-      (header.length != 0 || ((header.flags & kRemoteData) == 0 && header.data > kEventOfRead))) {
-    return {Code::invalid, fmt::format("message: remote event with {} bytes and data {}",
-                                       header.length, header.data)};
+  if (header.type == Type::rma_data && header.length != sizeof(RemoteEvent) &&
+      (header.length != 0 || (header.flags & kRemoteData) == 0)) {
+    return {Code::invalid, fmt::format("message: remote event with {} bytes", header.length)};
   }
   if (header.type == Type::eager_first && header.length <= kTotalBytes) {
     return {Code::invalid, "message: first fragment without data"};
@@ -198,6 +197,17 @@ std::size_t write_rts(const Rts& rts, std::byte* to) noexcept {
   if (rts.has_rtr == 0) return kRtsBase + segments;
   std::memcpy(to + kRtsBase + segments, &rts.rtr, sizeof rts.rtr);
   return kRtsBase + segments + sizeof rts.rtr;
+}
+
+Status parse_remote_event(const std::byte* payload, std::size_t length, RemoteEvent* event) {
+  if (length != sizeof(RemoteEvent)) {
+    return {Code::invalid,
+            fmt::format("remote event: {} bytes, {} expected", length, sizeof(RemoteEvent))};
+  }
+  std::memcpy(event, payload, sizeof *event);
+  if (event->read > 1)
+    return {Code::invalid, fmt::format("remote event: unknown kind {}", event->read)};
+  return {};
 }
 
 Status parse_put_completion(const std::byte* payload, std::size_t length,

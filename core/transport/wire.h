@@ -29,7 +29,8 @@ enum class Type : std::uint8_t {
   eager = 1,
   rts = 2,       // rendezvous: payload is Rts
   wireup = 3,    // only carries a wire-up request, when the message itself had no room for it
-  rma_data = 4,  // remote data of a completed RMA write, or that a read or write is complete
+  rma_data = 4,  // of an RMA that is complete, which moved `tag` bytes: its remote data, and where
+                 // the target counts it, the payload is RemoteEvent; at least one of the two
   fragment = 5,  // data is the offset. Of a large message, after a `fragment_request`: tag is the
                  // receiver's transfer; of the latest `eager_first`: tag is 0
   put_completion = 6,  // a large message was written to the buffer of an RTR: payload is
@@ -62,8 +63,6 @@ enum Flag : std::uint8_t {
   kUncredited = 64,      // it took no credit of the receives it came into: it was lost elsewhere
 };
 inline constexpr std::size_t kOperationBytes = 8;
-// What the data of an rma_data say that has no remote data.
-inline constexpr std::uint64_t kEventOfWrite = 0, kEventOfRead = 1;
 inline constexpr std::size_t kTotalBytes = 8;                             // of an `eager_first`
 inline constexpr std::uint64_t kMostFragmented = std::uint64_t{1} << 30;  // such a message
 [[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
@@ -139,6 +138,14 @@ struct WireupRequest {
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(WireupRequest) == 72);
+
+// A one-sided operation that the target counts.
+struct RemoteEvent {
+  std::uint32_t rkey = 0;  // of the region
+  std::uint8_t read = 0;   // 1: it was a read, else a write
+  std::uint8_t reserved[3] = {};
+};
+static_assert(sizeof(RemoteEvent) == 8);
 
 // Where the data of a large message lies at its sender.
 struct RtsSegment {
@@ -387,6 +394,8 @@ struct Parsed {
 [[nodiscard]] Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts);
 // Writes the part that travels; returns its length.
 std::size_t write_rts(const Rts& rts, std::byte* to) noexcept;
+[[nodiscard]] Status parse_remote_event(const std::byte* payload, std::size_t length,
+                                        RemoteEvent* event);
 [[nodiscard]] Status parse_put_completion(const std::byte* payload, std::size_t length,
                                           PutCompletion* completion);
 // What it asks for exists, and its operands and compare values follow it.

@@ -14,6 +14,7 @@
 
 #include "base/settings.h"
 #include "base/status.h"
+#include "core/types/completion.h"
 
 namespace turnout {
 
@@ -34,6 +35,8 @@ class MemoryDomain {
   [[nodiscard]] virtual Result<MemoryKey> register_memory(void* address, std::size_t length,
                                                           unsigned access) = 0;
   virtual void deregister_memory(const MemoryKey& key) = 0;
+  // Where peers' operations on this region count from now on (RemoteAccess::events); null: nowhere.
+  virtual void count_accesses(const MemoryKey& key, Counter* writes, Counter* reads) = 0;
 };
 
 }  // namespace turnout

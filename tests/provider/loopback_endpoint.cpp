@@ -323,12 +323,11 @@ Status LoopbackEndpoint::rma(const RmaRequest& request) {
       c.length = bytes.size();
       c.source = target->peer(address_).value();
       target->finish(target->remote_access_.writes, c);
-    } else if (request.has_event) {
-      target->count_access(true);
     }
+    if (request.has_event) target->count_access(true, request.key, request.has_remote_data);
   } else {
     scatter(remote, request.length, request.local);
-    if (request.has_event) target->count_access(false);
+    if (request.has_event) target->count_access(false, request.key, false);
   }
   finished_.push_back(std::move(end));
   return {};
@@ -363,9 +362,8 @@ Status LoopbackEndpoint::atomic(const AtomicRequest& request) {
       c.length = bytes;
       c.source = target->peer(address_).value();
       target->finish(target->remote_access_.writes, c);
-    } else {
-      target->count_access(request.form == AtomicForm::update);
     }
+    target->count_access(request.form == AtomicForm::update, request.key, request.has_remote_data);
   }
   finished_.push_back(std::move(end));
   return {};
@@ -389,7 +387,7 @@ Result<MemoryKey> LoopbackMemory::register_memory(void* address, std::size_t len
                                                   unsigned access) {
   if (Status fault = take(faults().registration); !fault.ok()) return fault;
   const MemoryKey key{next_key, next_key};
-  regions_[next_key++] = {static_cast<char*>(address), length, access};
+  regions_[next_key++] = {static_cast<char*>(address), length, access, nullptr, nullptr};
   return key;
 }
 

@@ -36,6 +36,14 @@ class LoopbackMemory final : public MemoryDomain {
   [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
                                                   unsigned access) override;
   void deregister_memory(const MemoryKey& key) override;
+  void count_accesses(const MemoryKey& key, Counter* writes, Counter* reads) override {
+    regions_[key.handle].writes = writes;
+    regions_[key.handle].reads = reads;
+  }
+  void count_access(std::uint64_t key, bool write) {
+    Counter* const counter = write ? regions_[key].writes : regions_[key].reads;
+    if (counter != nullptr) ++counter->value;
+  }
   // These bytes, if a region with this key has them all and allows one of `access`; null: not so.
   [[nodiscard]] char* find(std::uint64_t key, std::uint64_t address, std::size_t length,
                            unsigned access) const;
@@ -46,6 +54,7 @@ class LoopbackMemory final : public MemoryDomain {
     char* address;
     std::size_t length;
     unsigned access;
+    Counter *writes = nullptr, *reads = nullptr;
   };
   std::map<std::uint64_t, Region> regions_;
 };
@@ -137,10 +146,12 @@ class LoopbackEndpoint final : public Endpoint {
   std::map<void*, Message> claimed_;
   std::list<Message> taken_;  // the handle is the address
   std::deque<Finished> finished_;
-  // A peer has read or written our memory and gave no data with it.
-  void count_access(bool write) noexcept {
+  // A peer has read or written our memory; `reported`: it gave data with it.
+  void count_access(bool write, std::uint64_t key, bool reported) {
+    if (!remote_access_.events) return;
     Counter* const counter = write ? remote_access_.writes.counter : remote_access_.reads;
-    if (remote_access_.events && counter != nullptr) ++counter->value;
+    if (!reported && counter != nullptr) ++counter->value;
+    memory_->count_access(key, write);
   }
 
   RemoteAccess remote_access_;

@@ -146,7 +146,7 @@ TEST_F(Rma, EveryWayToRegister) {
   attr.iov_count = 2;
   EXPECT_EQ(fi_mr_regattr(b.domain, &attr, 0, &other), -FI_EINVAL);
   EXPECT_EQ(fi_mr_reg(b.domain, memory, 8, FI_REMOTE_READ, 4, 0, 0, &other, nullptr), -FI_EINVAL);
-  EXPECT_EQ(fi_mr_reg(b.domain, memory, 8, FI_REMOTE_READ, 0, 0, FI_RMA_EVENT, &other, nullptr),
+  EXPECT_EQ(fi_mr_reg(b.domain, memory, 8, FI_REMOTE_READ, 0, 0, FI_RMA_PMEM, &other, nullptr),
             -FI_EBADFLAGS);
   EXPECT_EQ(fi_mr_reg(b.domain, nullptr, SIZE_MAX, FI_REMOTE_READ, 0, 0, 0, &other, nullptr),
             -FI_EOPNOTSUPP)
@@ -372,6 +372,73 @@ TEST(Counters, CountWhatPeersDoWhereThatIsAskedFor) {
             0);
   EXPECT_EQ(fi_cntr_read(reads), 2u);
   EXPECT_EQ(fi_close(&mr->fid), 0);
+}
+
+// Of two regions, one has counters.
+TEST(Counters, OfARegionCountWhatPeersDoThere) {
+  NodeOptions options;
+  options.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_RMA_EVENT;
+  Node target(options), initiator(options);
+  const fi_addr_t to = initiator.insert(target);
+  std::uint64_t memory[2] = {}, word = 7, result = 0;
+  fid_mr *counted = nullptr, *other = nullptr;
+  ASSERT_EQ(fi_mr_reg(target.domain, memory, 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0,
+                      FI_RMA_EVENT, &counted, nullptr),
+            0);
+  ASSERT_EQ(fi_mr_reg(target.domain, memory + 1, 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0,
+                      &other, nullptr),
+            0);
+  fi_cntr_attr attr{};
+  fid_cntr *writes = nullptr, *reads = nullptr;
+  ASSERT_EQ(fi_cntr_open(target.domain, &attr, &writes, nullptr), 0);
+  ASSERT_EQ(fi_cntr_open(target.domain, &attr, &reads, nullptr), 0);
+  ASSERT_EQ(fi_mr_bind(counted, &writes->fid, FI_REMOTE_WRITE), 0);
+  ASSERT_EQ(fi_mr_bind(counted, &reads->fid, FI_REMOTE_READ), 0);
+  EXPECT_EQ(fi_mr_bind(counted, &reads->fid, 0), -FI_EBADFLAGS);
+  EXPECT_EQ(fi_mr_bind(counted, &reads->fid, FI_SEND), -FI_EBADFLAGS);
+  EXPECT_EQ(fi_mr_bind(counted, &target.cq->fid, FI_REMOTE_READ), -FI_ENOSYS);
+  EXPECT_EQ(fi_close(&writes->fid), -FI_EBUSY);
+
+  const auto access = [&](std::size_t place, fid_mr* mr) {
+    const auto at = reinterpret_cast<std::uint64_t>(memory + place);
+    const std::uint64_t key = fi_mr_key(mr);
+    ASSERT_EQ(fi_write(initiator.ep, &word, 8, nullptr, to, at, key, nullptr), 0);
+    ASSERT_EQ(fi_writedata(initiator.ep, &word, 8, nullptr, 5, to, at, key, nullptr), 0);
+    ASSERT_EQ(fi_read(initiator.ep, &result, 8, nullptr, to, at, key, nullptr), 0);
+    ASSERT_EQ(fi_atomic(initiator.ep, &word, 1, nullptr, to, at, key, FI_UINT64, FI_SUM, nullptr),
+              0);
+    ASSERT_EQ(fi_fetch_atomic(initiator.ep, &word, 1, nullptr, &result, nullptr, to, at, key,
+                              FI_UINT64, FI_SUM, nullptr),
+              0);
+  };
+  access(1, other);
+  EXPECT_EQ(fi_cntr_read(writes), 0u);
+  access(0, counted);
+  const std::size_t before = target.core->progress_calls;
+  EXPECT_EQ(fi_cntr_read(writes), 3u);
+  EXPECT_GT(target.core->progress_calls, before) << "no endpoint is bound to it";
+  EXPECT_EQ(fi_cntr_read(reads), 2u);
+
+  ASSERT_EQ(fi_mr_bind(counted, &reads->fid, FI_REMOTE_WRITE), 0) << "another one";
+  EXPECT_EQ(fi_close(&writes->fid), 0);
+  EXPECT_EQ(fi_close(&counted->fid), 0);
+  EXPECT_EQ(fi_close(&reads->fid), 0);
+  EXPECT_EQ(fi_close(&other->fid), 0);
+}
+
+TEST(Counters, OfARegionNeedRemoteEvents) {
+  Node node;
+  Node elsewhere;
+  std::uint64_t word = 0;
+  fid_mr* mr = nullptr;
+  fi_cntr_attr attr{};
+  fid_cntr *own = nullptr, *foreign = nullptr;
+  ASSERT_EQ(fi_mr_reg(node.domain, &word, 8, FI_REMOTE_WRITE, 0, 0, 0, &mr, nullptr), 0);
+  ASSERT_EQ(fi_cntr_open(node.domain, &attr, &own, nullptr), 0);
+  ASSERT_EQ(fi_cntr_open(elsewhere.domain, &attr, &foreign, nullptr), 0);
+  EXPECT_EQ(fi_mr_bind(mr, &own->fid, FI_REMOTE_WRITE), -FI_ENOSYS);
+  EXPECT_EQ(fi_mr_bind(mr, &foreign->fid, FI_REMOTE_WRITE), -FI_EDOMAIN);
+  for (fid* one : {&mr->fid, &own->fid, &foreign->fid}) EXPECT_EQ(fi_close(one), 0);
 }
 
 TEST(Counters, RemoteReadsAreNotSeen) {

@@ -280,6 +280,73 @@ void remote_events(int role, int socket) {
   p.ep = nullptr;
 }
 
+// Counters of one region of two, with which operations reach the target by RDMA, with data and
+// as atomics. They are bound to no endpoint.
+void region_counters(int role, int socket) {
+  constexpr std::uint64_t kRounds = 50;
+  ProcessOptions options;
+  options.caps = FI_RMA_EVENT;
+  Process p(role, socket, options);
+  std::vector<std::uint64_t> window(16 << 10), local(8 << 10);
+  fid_mr *counted = nullptr, *other = nullptr;
+  const std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+  const std::size_t bytes = local.size() * sizeof local[0];
+  std::uint64_t* const second = window.data() + local.size();
+  CHECK_EQ(fi_mr_reg(p.domain, window.data(), bytes, access, 0, 0, FI_RMA_EVENT, &counted, nullptr),
+           0);
+  CHECK_EQ(fi_mr_reg(p.domain, second, bytes, access, 0, 0, 0, &other, nullptr), 0);
+  fid_cntr *reads = nullptr, *writes = nullptr;
+  fi_cntr_attr attr{};
+  CHECK_EQ(fi_cntr_open(p.domain, &attr, &reads, nullptr), 0);
+  CHECK_EQ(fi_cntr_open(p.domain, &attr, &writes, nullptr), 0);
+  CHECK_EQ(fi_mr_bind(counted, &reads->fid, FI_REMOTE_READ), 0);
+  CHECK_EQ(fi_mr_bind(counted, &writes->fid, FI_REMOTE_WRITE), 0);
+  const std::uint64_t keys[] = {p.swap(fi_mr_key(counted)), p.swap(fi_mr_key(other))};
+  const std::uint64_t base = p.swap(reinterpret_cast<std::uint64_t>(window.data()));
+  int context = 0;
+  const auto finish = [&](auto&& call) {
+    p.post(call);
+    p.finish({&context});
+  };
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    if (role == 1) {
+      CHECK_EQ(fi_cntr_wait(writes, 3 * round, 20'000), 0);
+      CHECK_EQ(fi_cntr_wait(reads, 2 * round, 20'000), 0);
+      CHECK_EQ(window[1], round);
+      CHECK_EQ(window[0], 2 * round);
+      for (int i = 0; i < 2; ++i) CHECK_EQ(p.next().data, 77u);
+    } else {
+      for (const std::size_t place : {std::size_t{1}, std::size_t{0}}) {
+        const std::uint64_t at = base + place * bytes, key = keys[place];
+        local[0] = round;
+        finish([&] { return fi_read(p.ep, &local[2], 8, nullptr, p.peer, at, key, &context); });
+        finish([&] {
+          return fi_writedata(p.ep, &local[0], 8, nullptr, 77, p.peer, at + 8, key, &context);
+        });
+        finish([&] {
+          return fi_write(p.ep, &local[2], bytes - 16, nullptr, p.peer, at + 16, key, &context);
+        });
+        local[0] = 1;
+        finish([&] {
+          return fi_atomic(p.ep, &local[0], 1, nullptr, p.peer, at, key, FI_UINT64, FI_SUM,
+                           &context);
+        });
+        finish([&] {
+          return fi_fetch_atomic(p.ep, &local[0], 1, nullptr, &local[1], nullptr, p.peer, at, key,
+                                 FI_UINT64, FI_SUM, &context);
+        });
+      }
+    }
+    p.barrier();
+  }
+  CHECK_EQ(fi_cntr_read(writes), role == 1 ? 3 * kRounds : 0);
+  CHECK_EQ(fi_cntr_read(reads), role == 1 ? 2 * kRounds : 0);
+  CHECK_EQ(fi_close(&writes->fid), -FI_EBUSY);
+  p.barrier();
+  for (fid* one : {&counted->fid, &other->fid, &reads->fid, &writes->fid})
+    CHECK_EQ(fi_close(one), 0);
+}
+
 void remote_memory(int role, int socket) {
   Process p(role, socket);
   std::vector<unsigned char> window(1 << 20), local(1 << 20), expected(1 << 20);
@@ -603,6 +670,7 @@ const bool registered = [] {
                   {"matching", matching},
                   {"multi_receive", multi_receive},
                   {"remote_events", remote_events},
+                  {"region_counters", region_counters},
                   {"remote_memory", remote_memory},
                   {"atomics", atomics},
                   {"completion_levels", completion_levels},
@@ -631,6 +699,9 @@ TEST(TwoProcesses, MultiReceive) {
 }
 TEST(TwoProcesses, RemoteEvents) {
   EXPECT_EQ(run_case("remote_events"), "");
+}
+TEST(TwoProcesses, RegionCounters) {
+  EXPECT_EQ(run_case("region_counters"), "");
 }
 TEST(TwoProcesses, RemoteMemory) {
   EXPECT_EQ(run_case("remote_memory"), "");

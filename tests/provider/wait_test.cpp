@@ -2,6 +2,8 @@
 // Descriptors that programs block on, and poll sets.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -197,6 +199,283 @@ TEST(Descriptors, AreNotWhereNobodyAskedForThem) {
   EXPECT_EQ(may_wait(node, &node.av->fid), -FI_ENOSYS);
   Node other(with_descriptor(FI_THREAD_SAFE));
   EXPECT_EQ(fi_control(&other.cq->fid, FI_GETWAIT, nullptr), -FI_EINVAL);
+}
+
+// A program waits with the mutex held, in which it has called fi_trywait.
+struct Condition {
+  explicit Condition(fid* object) { EXPECT_EQ(fi_control(object, FI_GETWAIT, &wait), 0); }
+  // False: never woken.
+  [[nodiscard]] bool block(const Node& node, fid* object) const {
+    timespec end{};
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += kLong / 1000;
+    pthread_mutex_lock(wait.mutex);
+    int error = 0;
+    while (error == 0 && may_wait(node, object) == 0)
+      error = pthread_cond_timedwait(wait.cond, wait.mutex, &end);
+    pthread_mutex_unlock(wait.mutex);
+    return error == 0;
+  }
+  fi_mutex_cond wait{};
+};
+
+TEST(Conditions, OfAQueueAndACounterAreSignalledByTheThread) {
+  for (const fi_threading threading : {FI_THREAD_DOMAIN, FI_THREAD_SAFE}) {
+    fid_cntr* cntr = nullptr;
+    NodeOptions options;
+    options.wait = FI_WAIT_MUTEX_COND;
+    options.threading = threading;
+    options.before_enable = [&](fid_domain* domain, fid_ep* ep) {
+      fi_cntr_attr attr{};
+      attr.wait_obj = FI_WAIT_MUTEX_COND;
+      ASSERT_EQ(fi_cntr_open(domain, &attr, &cntr, nullptr), 0);
+      ASSERT_EQ(fi_ep_bind(ep, &cntr->fid, FI_RECV), 0);
+    };
+    Node node(options);
+    node.others.push_back(&cntr->fid);
+    const fi_addr_t self = node.insert(node);
+    const Condition queue(&node.cq->fid), counter(&cntr->fid);
+    fi_wait_obj kind = FI_WAIT_NONE;
+    EXPECT_EQ(fi_control(&node.cq->fid, FI_GETWAITOBJ, &kind), 0);
+    EXPECT_EQ(kind, FI_WAIT_MUTEX_COND);
+    char in[4];
+    for (std::uint64_t i = 1; i <= 20; ++i) {
+      ASSERT_EQ(fi_trecv(node.ep, in, 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+      ASSERT_EQ(may_wait(node, &node.cq->fid), 0);
+      ASSERT_EQ(fi_tinject(node.ep, "abc", 3, self, 1), 0);
+      EXPECT_TRUE(queue.block(node, &node.cq->fid));
+      EXPECT_NE(node.next(), nullptr);
+      EXPECT_TRUE(counter.block(node, &cntr->fid));
+      EXPECT_EQ(fi_cntr_read(cntr), i);
+    }
+  }
+}
+
+// Nobody makes progress but the thread, while the program sleeps.
+TEST(Conditions, WakeASleeper) {
+  NodeOptions options;
+  options.wait = FI_WAIT_MUTEX_COND;
+  options.threading = FI_THREAD_SAFE;
+  Node node(options);
+  const fi_addr_t self = node.insert(node);
+  const Condition condition(&node.cq->fid);
+  char in[4];
+  ASSERT_EQ(fi_trecv(node.ep, in, 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+  bool woken = false;
+  std::thread sleeper([&] { woken = condition.block(node, &node.cq->fid); });
+  ASSERT_EQ(fi_tinject(node.ep, "abc", 3, self, 1), 0);
+  sleeper.join();
+  EXPECT_TRUE(woken);
+  EXPECT_NE(node.next(), nullptr);
+  sleeper = std::thread([&] { woken = condition.block(node, &node.cq->fid); });
+  EXPECT_EQ(fi_cq_signal(node.cq), 0);
+  sleeper.join();
+  EXPECT_TRUE(woken);
+}
+
+TEST(Conditions, OfAnEventQueue) {
+  Node node;
+  fi_eq_attr attr{};
+  attr.wait_obj = FI_WAIT_MUTEX_COND;
+  attr.flags = FI_WRITE;
+  fid_eq* eq = nullptr;
+  ASSERT_EQ(fi_eq_open(node.fabric, &attr, &eq, nullptr), 0);
+  const Condition condition(&eq->fid);
+  std::uint32_t event = 0;
+  fi_eq_entry entry{};
+  for (int i = 0; i < 100; ++i) {
+    bool woken = false;
+    std::thread sleeper([&] { woken = condition.block(node, &eq->fid); });
+    EXPECT_GT(fi_eq_write(eq, FI_NOTIFY, &entry, sizeof entry, 0), 0);
+    sleeper.join();
+    EXPECT_TRUE(woken);
+    EXPECT_GT(fi_eq_read(eq, &event, &entry, sizeof entry, 0), 0);
+  }
+  pthread_mutex_lock(condition.wait.mutex);  // who holds it may call
+  EXPECT_GT(fi_eq_write(eq, FI_NOTIFY, &entry, sizeof entry, 0), 0);
+  EXPECT_EQ(may_wait(node, &eq->fid), -FI_EAGAIN);
+  pthread_mutex_unlock(condition.wait.mutex);
+  EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
+TEST(Descriptors, InAListForPoll) {
+  NodeOptions options;
+  options.wait = FI_WAIT_POLLFD;
+  Node node(options);
+  fi_wait_pollfd wait{};
+  EXPECT_EQ(fi_control(&node.cq->fid, FI_GETWAIT, &wait), -FI_ETOOSMALL);
+  EXPECT_EQ(wait.nfds, 1u);
+  const std::uint64_t index = wait.change_index;
+  EXPECT_EQ(fi_control(&node.cq->fid, FI_GETWAIT, &wait), -FI_EINVAL) << "no list";
+  pollfd list[2] = {};
+  wait.fd = list;
+  wait.nfds = 2;
+  ASSERT_EQ(fi_control(&node.cq->fid, FI_GETWAIT, &wait), 0);
+  EXPECT_EQ(wait.nfds, 1u);
+  EXPECT_EQ(wait.change_index, index);
+  EXPECT_EQ(list[0].events, POLLIN);
+  const fi_addr_t self = node.insert(node);
+  char in[4];
+  ASSERT_EQ(fi_trecv(node.ep, in, 4, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr), 0);
+  ASSERT_EQ(may_wait(node, &node.cq->fid), 0);
+  ASSERT_EQ(fi_tinject(node.ep, "abc", 3, self, 1), 0);
+  EXPECT_EQ(poll(list, wait.nfds, kLong), 1);
+  EXPECT_NE(node.next(), nullptr);
+}
+
+// A queue, a counter and an event queue that wait together.
+struct WaitSets : ::testing::TestWithParam<fi_wait_obj> {
+  WaitSets() {
+    fi_wait_attr attr{};
+    attr.wait_obj = GetParam();
+    EXPECT_EQ(fi_wait_open(node.fabric, &attr, &set), 0);
+    fi_cq_attr cq_attr{};
+    cq_attr.format = FI_CQ_FORMAT_TAGGED;
+    cq_attr.wait_obj = FI_WAIT_SET;
+    cq_attr.wait_set = set;
+    EXPECT_EQ(fi_cq_open(node.domain, &cq_attr, &cq, nullptr), 0);
+    fi_cntr_attr cntr_attr{};
+    cntr_attr.wait_obj = FI_WAIT_SET;
+    cntr_attr.wait_set = set;
+    EXPECT_EQ(fi_cntr_open(node.domain, &cntr_attr, &cntr, nullptr), 0);
+    fi_eq_attr eq_attr{};
+    eq_attr.wait_obj = FI_WAIT_SET;
+    eq_attr.wait_set = set;
+    eq_attr.flags = FI_WRITE;
+    EXPECT_EQ(fi_eq_open(node.fabric, &eq_attr, &eq, nullptr), 0);
+    EXPECT_EQ(fi_endpoint(node.domain, node.info.get(), &ep, nullptr), 0);
+    EXPECT_EQ(fi_ep_bind(ep, &node.av->fid, 0), 0);
+    EXPECT_EQ(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION), 0);
+    EXPECT_EQ(fi_ep_bind(ep, &cntr->fid, FI_RECV), 0);
+    EXPECT_EQ(fi_enable(ep), 0);
+    Address address;
+    std::size_t length = sizeof address;
+    EXPECT_EQ(fi_getname(&ep->fid, &address, &length), 0);
+    EXPECT_EQ(fi_av_insert(node.av, &address, 1, &self, 0, nullptr), 1);
+  }
+  ~WaitSets() override {
+    EXPECT_EQ(fi_close(&set->fid), -FI_EBUSY);
+    for (fid* one : {&ep->fid, &cq->fid, &cntr->fid, &eq->fid, &set->fid})
+      EXPECT_EQ(fi_close(one), 0);
+  }
+  // A message arrives, with an entry or not.
+  void receive(std::uint64_t flags) {
+    fi_msg_tagged msg{};
+    iovec part{in, sizeof in};
+    msg.msg_iov = &part;
+    msg.iov_count = 1;
+    msg.addr = FI_ADDR_UNSPEC;
+    msg.tag = 1;
+    ASSERT_EQ(fi_trecvmsg(ep, &msg, flags), 0);
+    ASSERT_EQ(fi_tinject(node.ep, "abc", 3, self, 1), 0);
+  }
+  void write_event() { EXPECT_GT(fi_eq_write(eq, FI_NOTIFY, &event, sizeof event, 0), 0); }
+  void read_event() {
+    std::uint32_t number = 0;
+    EXPECT_GT(fi_eq_read(eq, &number, &event, sizeof event, 0), 0);
+  }
+
+  NodeOptions options = [] {
+    NodeOptions with;
+    with.threading = FI_THREAD_SAFE;
+    return with;
+  }();
+  Node node{options};
+  fid_wait* set = nullptr;
+  fid_cq* cq = nullptr;
+  fid_cntr* cntr = nullptr;
+  fid_eq* eq = nullptr;
+  fid_ep* ep = nullptr;
+  fi_addr_t self = FI_ADDR_NOTAVAIL;
+  fi_eq_entry event{};
+  char in[4] = {};
+};
+
+TEST_P(WaitSets, WaitForAnyOfThem) {
+  EXPECT_EQ(fi_wait(set, 0), -FI_ETIMEDOUT);
+  fi_cq_tagged_entry entry;
+  receive(FI_COMPLETION);
+  EXPECT_EQ(fi_wait(set, kLong), 0);
+  EXPECT_EQ(fi_wait(set, -1), 0) << "nothing was read";
+  EXPECT_EQ(fi_cq_read(cq, &entry, 1), 1);
+  EXPECT_EQ(fi_cntr_read(cntr), 1u);
+  EXPECT_EQ(fi_wait(set, 1), -FI_ETIMEDOUT);
+  receive(0);  // the counter alone
+  EXPECT_EQ(fi_wait(set, -1), 0);
+  EXPECT_EQ(fi_cq_read(cq, &entry, 1), -FI_EAGAIN);
+  EXPECT_EQ(fi_cntr_read(cntr), 2u);
+  write_event();
+  EXPECT_EQ(fi_wait(set, -1), 0);
+  read_event();
+  EXPECT_EQ(fi_cq_signal(cq), 0);
+  EXPECT_EQ(fi_wait(set, -1), 0);
+  EXPECT_EQ(fi_wait(set, 0), -FI_ETIMEDOUT) << "a signal wakes once";
+}
+
+TEST_P(WaitSets, HaveOneObject) {
+  fi_wait_obj kind = FI_WAIT_NONE;
+  const bool native = GetParam() == FI_WAIT_FD || GetParam() == FI_WAIT_MUTEX_COND;
+  EXPECT_EQ(fi_control(&set->fid, FI_GETWAITOBJ, &kind), native ? 0 : -FI_ENODATA);
+  if (!native) {
+    EXPECT_EQ(may_wait(node, &set->fid), -FI_EINVAL);
+    return;
+  }
+  EXPECT_EQ(kind, GetParam());
+  EXPECT_EQ(may_wait(node, &set->fid), 0);
+  const auto blocks_until = [&](auto&& arrive) {
+    if (GetParam() == FI_WAIT_FD) {
+      const int fd = descriptor_of(&set->fid);
+      EXPECT_EQ(descriptor_of(&cq->fid), fd);
+      EXPECT_FALSE(is_readable(fd, 0));
+      arrive();
+      EXPECT_TRUE(is_readable(fd, kLong));
+    } else {
+      const Condition condition(&set->fid);
+      bool woken = false;
+      std::thread sleeper([&] { woken = condition.block(node, &set->fid); });
+      arrive();
+      sleeper.join();
+      EXPECT_TRUE(woken);
+    }
+    EXPECT_EQ(may_wait(node, &set->fid), -FI_EAGAIN);
+  };
+  fi_cq_tagged_entry entry;
+  blocks_until([&] { receive(FI_COMPLETION); });
+  EXPECT_EQ(fi_cq_read(cq, &entry, 1), 1);
+  EXPECT_EQ(may_wait(node, &set->fid), -FI_EAGAIN) << "the counter has something, too";
+  EXPECT_EQ(fi_cntr_read(cntr), 1u);
+  EXPECT_EQ(may_wait(node, &set->fid), 0);
+  blocks_until([&] { receive(0); });
+  EXPECT_EQ(fi_cntr_read(cntr), 2u);
+  EXPECT_EQ(may_wait(node, &set->fid), 0);
+  blocks_until([&] { write_event(); });
+  read_event();
+  EXPECT_EQ(may_wait(node, &set->fid), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, WaitSets,
+                         ::testing::Values(FI_WAIT_UNSPEC, FI_WAIT_YIELD, FI_WAIT_FD,
+                                           FI_WAIT_MUTEX_COND));
+
+TEST(WaitSet, WhatCannotBeOpened) {
+  Node node;
+  fid_wait* set = nullptr;
+  fi_wait_attr attr{};
+  EXPECT_EQ(fi_wait_open(node.fabric, &attr, &set), -FI_EINVAL) << "FI_WAIT_NONE";
+  attr.wait_obj = FI_WAIT_SET;
+  EXPECT_EQ(fi_wait_open(node.fabric, &attr, &set), -FI_EINVAL);
+  attr.wait_obj = FI_WAIT_FD;
+  attr.flags = 1;
+  EXPECT_EQ(fi_wait_open(node.fabric, &attr, &set), -FI_EBADFLAGS);
+  fi_cq_attr without{};
+  without.wait_obj = FI_WAIT_SET;
+  fid_cq* cq = nullptr;
+  EXPECT_EQ(fi_cq_open(node.domain, &without, &cq, nullptr), -FI_EINVAL);
+  attr.flags = 0;
+  ASSERT_EQ(fi_wait_open(node.fabric, &attr, &set), 0);
+  EXPECT_EQ(fi_control(&set->fid, FI_GETOPSFLAG, &attr), -FI_ENOSYS);
+  EXPECT_EQ(fi_close(&node.domain->fid), -FI_EBUSY);
+  EXPECT_EQ(fi_close(&set->fid), 0);
 }
 
 TEST(PollSet, TellsWhoHasSomething) {

@@ -115,17 +115,27 @@ TEST(Wire, AFinHasNoPayload) {
   EXPECT_FALSE(wire::check_header(header).ok());
 }
 
-TEST(Wire, ARemoteEventSaysReadOrWrite) {
+TEST(Wire, ARemoteEventHasDataOrSaysWhatItWas) {
   wire::Header header;
   header.type = wire::Type::rma_data;
-  header.data = wire::kEventOfRead;
-  EXPECT_TRUE(wire::check_header(header).ok());
-  ++header.data;
-  EXPECT_FALSE(wire::check_header(header).ok());
+  EXPECT_FALSE(wire::check_header(header).ok()) << "neither";
   header.flags = wire::kRemoteData;
+  EXPECT_TRUE(wire::check_header(header).ok());
+  header.length = sizeof(wire::RemoteEvent);
+  EXPECT_TRUE(wire::check_header(header).ok());
+  header.flags = 0;
   EXPECT_TRUE(wire::check_header(header).ok());
   header.length = 1;
   EXPECT_FALSE(wire::check_header(header).ok());
+
+  wire::RemoteEvent sent{7, 1, {}}, got;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&sent);
+  EXPECT_TRUE(wire::parse_remote_event(bytes, sizeof sent, &got).ok());
+  EXPECT_EQ(got.rkey, 7u);
+  EXPECT_EQ(got.read, 1u);
+  EXPECT_FALSE(wire::parse_remote_event(bytes, sizeof sent - 1, &got).ok());
+  sent.read = 2;
+  EXPECT_FALSE(wire::parse_remote_event(bytes, sizeof sent, &got).ok());
 }
 
 TEST(Wire, AFirstFragmentIsShorterThanItsMessage) {
