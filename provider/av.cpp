@@ -53,11 +53,16 @@ class Insertion {
       : av_(av), count_(count), out_(out), errors_(errors) {}
 
   // `at`: which of `count` it is.
-  void add(std::size_t at, const Result<Address>& address) {
+  void add(std::size_t at, const Result<Address>& address, const Result<Name>& given) {
     int error = address.ok() ? 0 : fi_error(address.status());
+    // An internet address is asked for again by fi_av_lookup.
+    if (error == 0 && av_.domain.format.is_internet() &&
+        !std::holds_alternative<ServiceAddress>(given.value()))
+      error = FI_EINVAL;
     if (error == 0 && av_.size() >= kMaxAddresses) error = FI_ENOMEM;
     if (error == 0) {
       const std::uint64_t index = av_.insert(address.value());
+      av_.set_name(index, given.value());
       if (out_ != nullptr) out_[at] = index;
       ++inserted_;
     } else {
@@ -97,50 +102,52 @@ int* errors_of(std::uint64_t flags, void* context) noexcept {
   return (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
 }
 
+// A name, and the address of who has it.
+struct Found {
+  Result<Name> name;
+  Result<Address> address;
+};
+
+// Asks, if it is the name of a service.
+Found find(Result<Name>&& name, std::chrono::steady_clock::time_point end) {
+  if (!name.ok()) return {name.status(), name.status()};
+  const auto* const service = std::get_if<ServiceAddress>(&name.value());
+  Result<Address> address =
+      service != nullptr ? service->ask(end) : Result<Address>(std::get<Address>(name.value()));
+  return {std::move(name), std::move(address)};
+}
+
+int insert_found(AddressVector& av, const std::vector<Found>& found, fi_addr_t* out,
+                 std::uint64_t flags, void* context) {
+  const Guard guard(av.domain.lock);
+  Insertion insertion(av, found.size(), out, errors_of(flags, context));
+  for (std::size_t i = 0; i < found.size(); ++i) insertion.add(i, found[i].address, found[i].name);
+  return insertion.end(context);
+}
+
 int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_addr_t* out,
                      std::uint64_t flags, void* context) {
   AddressVector& av = AddressVector::of(f);
   if (const int error = check_insertion(av, flags); error != 0) return error;
   if (count != 0 && addresses == nullptr) return -FI_EINVAL;
   return contain([&] {
-    const auto* const bytes = static_cast<const std::byte*>(addresses);
-    // Those that must be asked for, by position: without the lock, as it may take long.
-    std::vector<std::pair<std::size_t, Result<Address>>> asked;
+    // Those that must be asked for: without the lock, as it may take long.
+    std::vector<Found> found;
     const auto end = end_of_wait();
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::byte* const one = bytes + i * sizeof(Address);
-      if (!ServiceAddress::is_one(one)) continue;
-      const Result<ServiceAddress> name = ServiceAddress::decode(one, sizeof(Address));
-      asked.emplace_back(i, name.ok() ? name.value().ask(end) : name.status());
-    }
-    const Guard guard(av.domain.lock);
-    Insertion insertion(av, count, out, errors_of(flags, context));
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (next < asked.size() && asked[next].first == i) {
-        insertion.add(i, asked[next++].second);
-      } else {
-        insertion.add(i, Address::decode(bytes + i * sizeof(Address), sizeof(Address)));
-      }
-    }
-    return insertion.end(context);
+    for (std::size_t i = 0; i < count; ++i)
+      found.push_back(find(av.domain.format.decode_at(addresses, i), end));
+    return insert_found(av, found, out, flags, context);
   });
 }
 
 // Of the endpoint that listens there, or whose text the node is.
-Result<Address> look_up_service(const std::string& node, const char* service,
-                                std::chrono::steady_clock::time_point end) {
-  if (is_address_text(node.c_str())) return address_of(node);
-  const auto name = ServiceAddress::look_up(node.c_str(), service, {});
-  return name.ok() ? name.value().ask(end) : name.status();
-}
-
-int insert_found(AddressVector& av, const std::vector<Result<Address>>& found, fi_addr_t* out,
-                 std::uint64_t flags, void* context) {
-  const Guard guard(av.domain.lock);
-  Insertion insertion(av, found.size(), out, errors_of(flags, context));
-  for (std::size_t i = 0; i < found.size(); ++i) insertion.add(i, found[i]);
-  return insertion.end(context);
+Found look_up_service(const AddressVector& av, const std::string& node, const char* service,
+                      std::chrono::steady_clock::time_point end) {
+  const AddressFormat& format = av.domain.format;
+  if (is_address_text(node.c_str()) || service == nullptr)
+    return find(AddressFormat(FI_ADDR_STR).decode(node.c_str()), end);
+  const auto name = ServiceAddress::look_up(node.c_str(), service, {.family = format.family()});
+  return find(name.ok() ? Result<Name>(Name(name.value())) : Result<Name>(name.status()), end);
 }
 
 int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* out,
@@ -149,7 +156,8 @@ int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* 
   if (const int error = check_insertion(av, flags); error != 0) return error;
   if (node == nullptr) return -FI_EINVAL;
   return contain([&] {
-    return insert_found(av, {look_up_service(node, service, end_of_wait())}, out, flags, context);
+    return insert_found(av, {look_up_service(av, node, service, end_of_wait())}, out, flags,
+                        context);
   });
 }
 
@@ -194,10 +202,10 @@ int insert_symmetric(fid_av* f, const char* node, std::size_t nodes, const char*
         names.emplace_back(std::move(*host), std::move(*port));
       }
     }
-    std::vector<Result<Address>> found;
+    std::vector<Found> found;
     const auto end = end_of_wait();
     for (const auto& [host, port] : names)
-      found.push_back(look_up_service(host, port.c_str(), end));
+      found.push_back(look_up_service(av, host, port.c_str(), end));
     return insert_found(av, found, out, flags, context);
   });
 }
@@ -216,28 +224,27 @@ int remove_addresses(fid_av* f, fi_addr_t* addresses, std::size_t count, std::ui
 
 int look_up(fid_av* f, fi_addr_t address, void* out, std::size_t* length) {
   AddressVector& av = AddressVector::of(f);
-  const Guard guard(av.domain.lock);
-  const Address* found = av.at(address);
-  if (found == nullptr) return -FI_EINVAL;
-  if (out != nullptr) std::memcpy(out, found, std::min(*length, sizeof(Address)));
-  *length = sizeof(Address);
-  return 0;
+  return contain([&] {
+    const Guard guard(av.domain.lock);
+    if (av.at(address) == nullptr) return -FI_EINVAL;
+    const std::vector<std::byte> name = av.name_of(address);
+    if (out != nullptr) std::memcpy(out, name.data(), std::min(*length, name.size()));
+    *length = name.size();
+    return 0;
+  });
 }
 
-std::string describe(const void* address) {
-  if (ServiceAddress::is_one(address)) {
-    const auto service = ServiceAddress::decode(address, sizeof(Address));
-    return service.ok() ? service.value().to_string() : service.status().text();
-  }
-  const Result<Address> decoded = Address::decode(address, sizeof(Address));
-  return decoded.ok() ? text_of(decoded.value())
-                      : "not a Turnout address: " + decoded.status().text();
+std::string describe(const AddressFormat& format, const void* address) {
+  const Result<Name> name = format.decode(address);
+  if (name.ok()) return format.describe(name.value());
+  return ServiceAddress::is_one(address) ? name.status().text()
+                                         : "not a Turnout address: " + name.status().text();
 }
 
-const char* address_text(fid_av*, const void* address, char* buffer, std::size_t* length) {
+const char* address_text(fid_av* f, const void* address, char* buffer, std::size_t* length) {
   std::string text;
   try {
-    text = describe(address);
+    text = describe(AddressVector::of(f).domain.format, address);
   } catch (const std::exception&) {
     text.clear();
   }

@@ -61,6 +61,17 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
   // builds a table of 4 to 16 bytes per address.
   [[nodiscard]] fi_addr_t find(const Address& address);
   [[nodiscard]] std::size_t size() const noexcept { return addresses_.size(); }
+  // Of internet addresses: as which an index was inserted.
+  void set_name(std::uint64_t index, const Name& name) {
+    if (!domain.format.is_internet()) return;
+    if (names_.size() <= index) names_.resize(index + 1);
+    names_[index] = std::get<ServiceAddress>(name);
+  }
+  // What fi_av_lookup tells. Precondition: at(address) is there.
+  [[nodiscard]] std::vector<std::byte> name_of(fi_addr_t address) const {
+    if (domain.format.is_internet()) return domain.format.encode(names_[address & index_mask]);
+    return domain.format.encode(*at(address));
+  }
 
   static int open(Domain& domain, fi_av_attr* attr, fid_av** av, void* context);
 
@@ -69,6 +80,7 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
   void enter(std::uint32_t index) noexcept;
 
   std::vector<Address> addresses_;      // magic 0: free
+  std::vector<ServiceAddress> names_;   // by index, where addresses are internet addresses
   std::vector<std::uint32_t> free_;     // lowest on top
   std::vector<std::uint32_t> buckets_;  // open addressing by Address::id; index + 1, 0 is empty
 };
