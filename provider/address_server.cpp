@@ -28,7 +28,11 @@ Result<std::unique_ptr<AddressServer>> AddressServer::start(const ServiceAddress
                                                             const Address& address) {
   Result<Descriptor> bound = at.bound_socket();
   if (!bound.ok()) return bound.status();
-  Descriptor fd = std::move(bound).value();
+  return start(std::move(bound).value(), at, address);
+}
+
+Result<std::unique_ptr<AddressServer>> AddressServer::start(Descriptor fd, const ServiceAddress& at,
+                                                            const Address& address) {
   if (::listen(fd.get(), SOMAXCONN) != 0) return failed("listening", at, errno);
   Descriptor stop(eventfd(0, EFD_CLOEXEC));
   if (!stop) return failed("creating an eventfd to stop listening", at, errno);

@@ -24,6 +24,10 @@ class AddressServer {
   // Errors: system, with the errno of bind(2) (EADDRINUSE, EACCES, ...) or of what else failed.
   [[nodiscard]] static Result<std::unique_ptr<AddressServer>> start(const ServiceAddress& at,
                                                                     const Address& address);
+  // The same with a socket that is bound there.
+  [[nodiscard]] static Result<std::unique_ptr<AddressServer>> start(Descriptor bound,
+                                                                    const ServiceAddress& at,
+                                                                    const Address& address);
   ~AddressServer();
   AddressServer(const AddressServer&) = delete;
   AddressServer& operator=(const AddressServer&) = delete;

@@ -64,13 +64,18 @@ class Insertion {
         named_((flags & FI_AV_USER_ID) != 0) {}
 
   // `at`: which of `count` it is.
-  void add(std::size_t at, const Result<Address>& address) {
+  void add(std::size_t at, const Result<Address>& address, const Result<Name>& given) {
     int error = address.ok() ? 0 : fi_error(address.status());
+    // An internet address is asked for again by fi_av_lookup.
+    if (error == 0 && av_.domain.format.is_internet() &&
+        !std::holds_alternative<ServiceAddress>(given.value()))
+      error = FI_EINVAL;
     if (error == 0 && av_.size() >= kMaxAddresses) error = FI_ENOMEM;
     std::uint64_t index = 0;
     if (error == 0) error = av_.add(address.value(), index);
     if (error == 0) {
-      if (named_) av_.set_name(index, out_[at]);
+      if (named_) av_.set_user_id(index, out_[at]);
+      av_.set_name(index, given.value());
       if (out_ != nullptr) out_[at] = index;
       ++inserted_;
     } else {
@@ -114,15 +119,29 @@ int check_insertion(const AddressVector& av, const fi_addr_t* out, std::uint64_t
   return av.asynchronous && av.events == nullptr ? -FI_ENOEQ : 0;
 }
 
-// `address_of(i)`: the address in each place.
-template <class AddressOf>
-int insert_all(AddressVector& av, std::size_t count, fi_addr_t* out, std::uint64_t flags,
-               void* context, AddressOf&& address_of) {
+// A name, and the address of who has it.
+struct Found {
+  Result<Name> name;
+  Result<Address> address;
+};
+
+// Asks, if it is the name of a service.
+Found find(Result<Name>&& name, std::chrono::steady_clock::time_point end) {
+  if (!name.ok()) return {name.status(), name.status()};
+  const auto* const service = std::get_if<ServiceAddress>(&name.value());
+  Result<Address> address =
+      service != nullptr ? service->ask(end) : Result<Address>(std::get<Address>(name.value()));
+  return {std::move(name), std::move(address)};
+}
+
+int insert_found(AddressVector& av, const std::vector<Found>& found, fi_addr_t* out,
+                 std::uint64_t flags, void* context) {
   int answer = 0;
   {
     const Guard guard(av.domain.lock);
-    Insertion insertion(av, count, out, flags, context);
-    for (std::size_t i = 0; i < count; ++i) insertion.add(i, address_of(i));
+    Insertion insertion(av, found.size(), out, flags, context);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      insertion.add(i, found[i].address, found[i].name);
     answer = insertion.end(context);
   }
   PeerReceives::name_sources(av.domain);
@@ -135,36 +154,23 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
   if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (count != 0 && addresses == nullptr) return -FI_EINVAL;
   return contain([&] {
-    const auto* const bytes = static_cast<const std::byte*>(addresses);
-    // Those that must be asked for, by position: without the lock, as it may take long.
-    std::vector<std::pair<std::size_t, Result<Address>>> asked;
+    // Those that must be asked for: without the lock, as it may take long.
+    std::vector<Found> found;
     const auto end = end_of_wait();
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::byte* const one = bytes + i * sizeof(Address);
-      if (!ServiceAddress::is_one(one)) continue;
-      const Result<ServiceAddress> name = ServiceAddress::decode(one, sizeof(Address));
-      asked.emplace_back(i, name.ok() ? name.value().ask(end) : name.status());
-    }
-    return insert_all(av, count, out, flags, context,
-                      [&, next = std::size_t{0}](std::size_t i) mutable {
-                        if (next < asked.size() && asked[next].first == i)
-                          return asked[next++].second;
-                        return Address::decode(bytes + i * sizeof(Address), sizeof(Address));
-                      });
+    for (std::size_t i = 0; i < count; ++i)
+      found.push_back(find(av.domain.format.decode_at(addresses, i), end));
+    return insert_found(av, found, out, flags, context);
   });
 }
 
 // Of the endpoint that listens there, or whose text the node is.
-Result<Address> look_up_service(const std::string& node, const char* service,
-                                std::chrono::steady_clock::time_point end) {
-  if (is_address_text(node.c_str())) return address_of(node);
-  const auto name = ServiceAddress::look_up(node.c_str(), service, {});
-  return name.ok() ? name.value().ask(end) : name.status();
-}
-
-int insert_found(AddressVector& av, const std::vector<Result<Address>>& found, fi_addr_t* out,
-                 std::uint64_t flags, void* context) {
-  return insert_all(av, found.size(), out, flags, context, [&](std::size_t i) { return found[i]; });
+Found look_up_service(const AddressVector& av, const std::string& node, const char* service,
+                      std::chrono::steady_clock::time_point end) {
+  const AddressFormat& format = av.domain.format;
+  if (is_address_text(node.c_str()) || service == nullptr)
+    return find(AddressFormat(FI_ADDR_STR).decode(node.c_str()), end);
+  const auto name = ServiceAddress::look_up(node.c_str(), service, {.family = format.family()});
+  return find(name.ok() ? Result<Name>(Name(name.value())) : Result<Name>(name.status()), end);
 }
 
 int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* out,
@@ -173,7 +179,8 @@ int insert_service(fid_av* f, const char* node, const char* service, fi_addr_t* 
   if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (node == nullptr) return -FI_EINVAL;
   return contain([&] {
-    return insert_found(av, {look_up_service(node, service, end_of_wait())}, out, flags, context);
+    return insert_found(av, {look_up_service(av, node, service, end_of_wait())}, out, flags,
+                        context);
   });
 }
 
@@ -218,10 +225,10 @@ int insert_symmetric(fid_av* f, const char* node, std::size_t nodes, const char*
         names.emplace_back(std::move(*host), std::move(*port));
       }
     }
-    std::vector<Result<Address>> found;
+    std::vector<Found> found;
     const auto end = end_of_wait();
     for (const auto& [host, port] : names)
-      found.push_back(look_up_service(host, port.c_str(), end));
+      found.push_back(look_up_service(av, host, port.c_str(), end));
     return insert_found(av, found, out, flags, context);
   });
 }
@@ -240,29 +247,28 @@ int remove_addresses(fid_av* f, fi_addr_t* addresses, std::size_t count, std::ui
 
 int look_up(fid_av* f, fi_addr_t address, void* out, std::size_t* length) {
   AddressVector& av = AddressVector::of(f);
-  const Guard guard(av.domain.lock);
-  if (const int error = contain([&] { return av.refresh(), 0; }); error != 0) return error;
-  const Address* found = av.at(address);
-  if (found == nullptr) return -FI_EINVAL;
-  if (out != nullptr) std::memcpy(out, found, std::min(*length, sizeof(Address)));
-  *length = sizeof(Address);
-  return 0;
+  return contain([&] {
+    const Guard guard(av.domain.lock);
+    av.refresh();
+    if (av.at(address) == nullptr) return -FI_EINVAL;
+    const std::vector<std::byte> name = av.name_of(address);
+    if (out != nullptr) std::memcpy(out, name.data(), std::min(*length, name.size()));
+    *length = name.size();
+    return 0;
+  });
 }
 
-std::string describe(const void* address) {
-  if (ServiceAddress::is_one(address)) {
-    const auto service = ServiceAddress::decode(address, sizeof(Address));
-    return service.ok() ? service.value().to_string() : service.status().text();
-  }
-  const Result<Address> decoded = Address::decode(address, sizeof(Address));
-  return decoded.ok() ? text_of(decoded.value())
-                      : "not a Turnout address: " + decoded.status().text();
+std::string describe(const AddressFormat& format, const void* address) {
+  const Result<Name> name = format.decode(address);
+  if (name.ok()) return format.describe(name.value());
+  return ServiceAddress::is_one(address) ? name.status().text()
+                                         : "not a Turnout address: " + name.status().text();
 }
 
-const char* address_text(fid_av*, const void* address, char* buffer, std::size_t* length) {
+const char* address_text(fid_av* f, const void* address, char* buffer, std::size_t* length) {
   std::string text;
   try {
-    text = describe(address);
+    text = describe(AddressVector::of(f).domain.format, address);
   } catch (const std::exception&) {
     text.clear();
   }
@@ -294,6 +300,8 @@ int AddressVector::open(Domain& domain, fi_av_attr* attr, fid_av** av, void* con
   if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC | FI_READ)) != 0) return -FI_EBADFLAGS;
   const bool read_only = (attr->flags & FI_READ) != 0;
   if (read_only && attr->name == nullptr) return -FI_EINVAL;
+  // What is shared has no room for the names of internet addresses.
+  if (attr->name != nullptr && domain.format.is_internet()) return -FI_EOPNOTSUPP;
   if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > 32) return -FI_EINVAL;
   auto made = std::make_unique<AddressVector>(domain);
   made->fid = {FI_CLASS_AV, context, &av_fid_ops};
@@ -341,8 +349,8 @@ int AddressVector::remove(std::uint64_t index) {
 void AddressVector::forget(std::uint64_t index) {
   addresses_[index].magic = 0;
   buckets_.clear();
-  for (PeerResolver* resolver : resolvers) resolver->forget(index, name_of(index));
-  if (index < names_.size()) names_[index] = FI_ADDR_NOTAVAIL;
+  for (PeerResolver* resolver : resolvers) resolver->forget(index, user_id_of(index));
+  if (index < user_ids_.size()) user_ids_[index] = FI_ADDR_NOTAVAIL;
 }
 
 // In one that is read-only an address is looked for instead.

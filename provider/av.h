@@ -71,12 +71,13 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
   // 0 or -FI_E*: -FI_EINVAL when none is there, -FI_EACCES.
   [[nodiscard]] int remove(std::uint64_t index);
   // FI_AV_USER_ID: what completions name it by instead of its index.
-  void set_name(std::uint64_t index, fi_addr_t name) {
-    if (index >= names_.size()) names_.resize(index + 1, FI_ADDR_NOTAVAIL);
-    names_[index] = name;
+  void set_user_id(std::uint64_t index, fi_addr_t id) {
+    if (index >= user_ids_.size()) user_ids_.resize(index + 1, FI_ADDR_NOTAVAIL);
+    user_ids_[index] = id;
   }
-  [[nodiscard]] fi_addr_t name_of(std::uint64_t index) const noexcept {
-    return index < names_.size() && names_[index] != FI_ADDR_NOTAVAIL ? names_[index] : index;
+  [[nodiscard]] fi_addr_t user_id_of(std::uint64_t index) const noexcept {
+    return index < user_ids_.size() && user_ids_[index] != FI_ADDR_NOTAVAIL ? user_ids_[index]
+                                                                            : index;
   }
   // Null when nothing is there.
   [[nodiscard]] const Address* at(fi_addr_t address) const noexcept {
@@ -88,6 +89,17 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
   // builds a table of 4 to 16 bytes per address.
   [[nodiscard]] fi_addr_t find(const Address& address);
   [[nodiscard]] std::size_t size() const noexcept { return addresses_.size(); }
+  // Of internet addresses: as which an index was inserted.
+  void set_name(std::uint64_t index, const Name& name) {
+    if (!domain.format.is_internet()) return;
+    if (names_.size() <= index) names_.resize(index + 1);
+    names_[index] = std::get<ServiceAddress>(name);
+  }
+  // What fi_av_lookup tells. Precondition: at(address) is there.
+  [[nodiscard]] std::vector<std::byte> name_of(fi_addr_t address) const {
+    if (domain.format.is_internet()) return domain.format.encode(names_[address & index_mask]);
+    return domain.format.encode(*at(address));
+  }
 
   static int open(Domain& domain, fi_av_attr* attr, fid_av** av, void* context);
 
@@ -100,7 +112,8 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
 
   std::vector<Address> addresses_;      // magic 0: free
   std::uint64_t removals_ = 0;          // of the shared ones, known here
-  std::vector<fi_addr_t> names_;        // FI_ADDR_NOTAVAIL, or none: the index
+  std::vector<fi_addr_t> user_ids_;     // FI_ADDR_NOTAVAIL, or none: the index
+  std::vector<ServiceAddress> names_;   // by index, where addresses are internet addresses
   std::vector<std::uint32_t> free_;     // lowest on top
   std::vector<std::uint32_t> buckets_;  // open addressing by Address::id; index + 1, 0 is empty
 };

@@ -135,7 +135,7 @@ void Connection::handle_message() {
     state_.store(State::requested, std::memory_order_release);
     const std::shared_ptr<Listener> listener = std::move(listener_);
     // Nobody listens any more, or there is no memory to say so.
-    if (!listener->report(shared_from_this(), message->data)) fail(FI_ECONNABORTED);
+    if (!listener->report(shared_from_this(), message->data, end_of(true))) fail(FI_ECONNABORTED);
   } else {
     state_.store(State::connected, std::memory_order_release);
     report(FI_CONNECTED, message->data);
@@ -184,6 +184,20 @@ void Connection::give_to(::fid* endpoint, EventQueue& events) {
   const std::lock_guard hold(mutex_);
   endpoint_ = endpoint;
   events_ = &events;
+}
+
+ServiceAddress Connection::end_of(bool peers) const noexcept {
+  ServiceAddress end;
+  socklen_t length = sizeof(sockaddr_in6);
+  auto* const place = reinterpret_cast<sockaddr*>(end.sockets[0].data());
+  const auto ask = peers ? getpeername : getsockname;
+  if (socket_ && ask(socket_.get(), place, &length) == 0) end.count = 1;
+  return end;
+}
+
+ServiceAddress Connection::end_of_socket(bool peers) {
+  const std::lock_guard hold(mutex_);
+  return end_of(peers);
 }
 
 int Connection::accept(const Address& own, std::span<const std::byte> data) {

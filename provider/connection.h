@@ -68,6 +68,8 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
   void end() noexcept;
 
   [[nodiscard]] State state() const noexcept { return state_.load(std::memory_order_acquire); }
+  // An end of its socket: this host's, or the peer's. Without sockets (count 0): it has none.
+  [[nodiscard]] ServiceAddress end_of_socket(bool peers);
   // Where it is requested or connected.
   [[nodiscard]] const Address& peer() const noexcept { return peer_; }
 
@@ -82,6 +84,7 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
   Connection(ConnectionManager& manager, State state);
 
   // All with the lock held.
+  [[nodiscard]] ServiceAddress end_of(bool peers) const noexcept;
   [[nodiscard]] int connect_next();
   void finish_connecting();
   // Takes what has arrived; true: `received_` is a whole message.

@@ -87,6 +87,7 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
   made->mr = &region_ops();
   made->api = fabric.api_version;
   made->atomics = info->caps == 0 || (info->caps & FI_ATOMIC) != 0;
+  made->format = AddressFormat(info->addr_format);
   made->remote_events = (info->caps & FI_RMA_EVENT) != 0;
   const Nanoseconds silence = settings.value().progress_thread;
   made->automatic = attr.data_progress == FI_PROGRESS_AUTO;

@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "core/endpoint.h"
+#include "provider/address_format.h"
 #include "provider/deferred_work_queue.h"
 #include "provider/domain_lock.h"
 #include "provider/fabric.h"
@@ -45,8 +46,9 @@ struct Domain final : Object<Domain, fid_domain> {
   }
 
   Fabric& fabric;
-  std::uint32_t api = 0;       // the version that the program asked for
-  bool atomics = false;        // FI_ATOMIC
+  std::uint32_t api = 0;  // the version that the program asked for
+  bool atomics = false;   // FI_ATOMIC
+  AddressFormat format;
   bool remote_events = false;  // FI_RMA_EVENT
   DomainLock domain_lock;
   DomainLock* lock = nullptr;  // &domain_lock, or null: see above

@@ -120,16 +120,20 @@ int set_option(fid* f, int level, int name, const void* value, std::size_t lengt
 // A program may ask with length 0 first, to learn how long the name is.
 int get_name(fid* f, void* out, std::size_t* length) {
   if (f->fclass != FI_CLASS_EP || length == nullptr) return -FI_EINVAL;
-  return put_name(Ep::of(f).core->address(), out, length);
+  Ep& ep = Ep::of(f);
+  return contain([&] {
+    const Guard guard(ep.domain.lock);
+    return ep.get_name(out, length);
+  });
 }
 
 int get_peer(fid_ep* f, void* out, std::size_t* length) {
   if (length == nullptr) return -FI_EINVAL;
   Ep& ep = Ep::of(f);
-  const Guard guard(ep.domain.lock);
-  if (ep.connection == nullptr || ep.connection->state() != Connection::State::connected)
-    return -FI_ENOTCONN;
-  return put_name(ep.connection->peer(), out, length);
+  return contain([&] {
+    const Guard guard(ep.domain.lock);
+    return ep.get_peer(out, length);
+  });
 }
 
 // `call` with the data that a program adds to the messages of a connection.
@@ -207,11 +211,14 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   if (info->ep_attr->tx_ctx_cnt > 1 || info->ep_attr->rx_ctx_cnt > 1) return -FI_EINVAL;
   if ((op_flags_of(info->tx_attr) & ~kTxOpFlags) != 0) return -FI_EINVAL;
   if ((op_flags_of(info->rx_attr) & ~kRxOpFlags) != 0) return -FI_EINVAL;
+  const AddressFormat format(info->addr_format);
   std::optional<ServiceAddress> name;
   // Who is connected is not found by a name; its source is that of the passive endpoint.
   if (info->src_addr != nullptr && type != FI_EP_MSG) {
-    name = name_given(info->src_addr, info->src_addrlen);
+    name = name_given(format, info->src_addr, info->src_addrlen);
     if (!name.has_value()) return -FI_EINVAL;
+  } else if (format.is_internet() && type != FI_EP_MSG) {
+    name = format.anywhere();
   }
   const auto manager = type == FI_EP_MSG && info->handle != nullptr
                            ? domain.fabric.connection_manager()
@@ -251,6 +258,7 @@ Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
     : ObjectOfDomain(owner),
       caps(info.caps != 0 ? info.caps : capabilities_of(info.ep_attr->type) & ~kOnlyIfAsked),
       type(info.ep_attr->type == FI_EP_UNSPEC ? FI_EP_RDM : info.ep_attr->type),
+      format(info.addr_format),
       core(std::move(made)),
       options(op_flags_of(info.tx_attr), op_flags_of(info.rx_attr)),
       path(*core, options, caps) {
@@ -339,12 +347,13 @@ int Ep::bind(EventQueue& eq) {
 int Ep::connect(const void* address, std::span<const std::byte> data) {
   if (address == nullptr) return -FI_EINVAL;
   if (connection != nullptr) return -FI_EOPBADSTATE;  // once in its lifetime
-  const Result<ServiceAddress> to = ServiceAddress::decode(address, sizeof(ServiceAddress));
-  if (!to.ok()) {
+  const Result<Name> given = format.decode(address);
+  const auto* const to = given.ok() ? std::get_if<ServiceAddress>(&given.value()) : nullptr;
+  if (to == nullptr) {
     TURNOUT_LOG(provider, warn,
                 "connecting an endpoint failed: {}; take dest_addr of fi_getinfo, or the name of a "
                 "passive endpoint",
-                to.status().text());
+                given.ok() ? "not the address of a service" : given.status().text());
     return -FI_EINVAL;
   }
   const auto manager = domain.fabric.connection_manager();
@@ -352,8 +361,8 @@ int Ep::connect(const void* address, std::span<const std::byte> data) {
   if (!enabled) {
     if (const int error = enable(); error != 0) return error;
   }
-  const int error = Connection::begin(*manager.value(), to.value(), core->address(), data, &fid,
-                                      *events, connection);
+  const int error =
+      Connection::begin(*manager.value(), *to, core->address(), data, &fid, *events, connection);
   if (error == 0) path.peers.connect(connection);
   return error;
 }
@@ -387,8 +396,9 @@ int Ep::enable() {
   // Only reading such a queue asks the owner of the receives.
   if (receives != nullptr && (rx_cq == nullptr || rx_cq->peer == nullptr)) return -FI_ENOCQ;
   if (const int error = domain.start_thread(); error != 0) return error;
-  if (name.has_value() && name->port() != 0) {
-    auto server = AddressServer::start(*name, core->address());
+  if (name.has_value() && (name->port() != 0 || format.is_internet())) {
+    if (const int error = bind_name(); error != 0) return error;
+    auto server = AddressServer::start(std::move(name_socket), *name, core->address());
     if (!server.ok()) {
       TURNOUT_LOG(provider, error, "enabling an endpoint failed: {}; choose another service",
                   server.status().text());
@@ -403,11 +413,42 @@ int Ep::enable() {
 }
 
 int Ep::set_name(const void* bytes, std::size_t length) {
-  if (enabled) return -FI_EOPBADSTATE;
-  const std::optional<ServiceAddress> given = name_given(bytes, length);
+  if (enabled || name_socket) return -FI_EOPBADSTATE;
+  const std::optional<ServiceAddress> given = name_given(format, bytes, length);
   if (!given.has_value()) return -FI_EINVAL;
   name = given;
   return 0;
+}
+
+int Ep::bind_name() {
+  if (name_socket || address_server != nullptr) return 0;
+  Result<Descriptor> bound = name->bind(format.is_internet() ? format.family() : AF_INET);
+  if (!bound.ok()) {
+    TURNOUT_LOG(provider, error, "enabling an endpoint failed: {}; choose another service",
+                bound.status().text());
+    return -fi_error(bound.status());
+  }
+  name_socket = std::move(bound).value();
+  return 0;
+}
+
+int Ep::get_name(void* out, std::size_t* length) {
+  if (!format.is_internet()) return put_name(format.encode(core->address()), out, length);
+  if (type == FI_EP_MSG) {
+    const ServiceAddress end =
+        connection != nullptr ? connection->end_of_socket(false) : format.anywhere();
+    return put_name(format.encode(end), out, length);
+  }
+  if (const int error = bind_name(); error != 0) return error;
+  return put_name(format.encode(*name), out, length);
+}
+
+int Ep::get_peer(void* out, std::size_t* length) {
+  if (connection == nullptr || connection->state() != Connection::State::connected)
+    return -FI_ENOTCONN;
+  const Name peer =
+      format.is_internet() ? Name(connection->end_of_socket(true)) : Name(connection->peer());
+  return put_name(format.encode(peer), out, length);
 }
 
 void Ep::end() noexcept {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/endpoint.h"
+#include "provider/address_format.h"
 #include "provider/address_server.h"
 #include "provider/cntr.h"
 #include "provider/connection.h"
@@ -39,11 +40,13 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
 
   const std::uint64_t caps;
   const fi_ep_type type;
+  const AddressFormat format;
   std::unique_ptr<Endpoint> core;  // null once it is closed
   EpOptions options;
   DataPath path;
   bool enabled = false;
   std::optional<ServiceAddress> name;             // by which peers find it, if the program gave one
+  Descriptor name_socket;                         // bound there, until it is enabled
   std::unique_ptr<AddressServer> address_server;  // null: not enabled, or no port
   EventQueue* events = nullptr;                   // of FI_EP_MSG
   std::shared_ptr<Connection> connection;         // the same; null: none was asked for yet
@@ -64,8 +67,10 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   [[nodiscard]] int connect(const void* address, std::span<const std::byte> data);
   [[nodiscard]] int accept(std::span<const std::byte> data);
   [[nodiscard]] int shutdown();
-  // -FI_E* of fi_setname.
+  // -FI_E* of fi_setname, fi_getname and fi_getpeer.
   [[nodiscard]] int set_name(const void* bytes, std::size_t length);
+  [[nodiscard]] int get_name(void* out, std::size_t* length);
+  [[nodiscard]] int get_peer(void* out, std::size_t* length);
   // Deferred work of this endpoint counts there.
   void count_deferred(Cntr& cntr);
   // Takes this endpoint out of every object that could drive it, and ends the core endpoint.
@@ -75,6 +80,8 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
 
  private:
   void set_calls(bool after_enable) noexcept;
+  // Precondition: it has a name.
+  [[nodiscard]] int bind_name();
 };
 
 // Which calls an endpoint has; `sends`: after fi_enable, where another provider has the receives.

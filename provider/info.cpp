@@ -9,11 +9,14 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "base/launcher.h"
 #include "base/log.h"
 #include "core/memory/node_share.h"
 #include "core/report/report.h"
+#include "provider/address_format.h"
 #include "provider/compat.h"
 #include "provider/library.h"
 #include "provider/service_address.h"
@@ -47,10 +50,10 @@ struct Wanted {  // the hints; zeros ask for nothing
   fi_fabric_attr fabric{};
 };
 
-// In the form of fi_info's src_addr and dest_addr; null: none.
-using AddressPtr = std::unique_ptr<void, decltype(&std::free)>;
+// fi_info's src_addr and dest_addr, in this format; empty: none.
 struct Ends {
-  AddressPtr source{nullptr, &std::free}, destination{nullptr, &std::free};
+  AddressFormat format;
+  std::vector<std::byte> source, destination;
 };
 
 struct Offer {
@@ -170,7 +173,7 @@ std::string check(const Wanted& w, const Offer& offer, std::uint64_t caps) {
   if (missing != 0) {
     return "FI_RMA needs DC or connections; the policy static:ud-sendrecv has neither";
   }
-  if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) return "address format";
+  if (!AddressFormat::is_offered(h.addr_format)) return "address format";
   if (w.fabric.name != nullptr && offer.fabric != w.fabric.name) return "fabric name";
   if (w.fabric.prov_version > kProviderVersion) return "prov_version";
   if (Refusal r = check_context(w.tx, kTxOpFlags, offer, caps))
@@ -236,44 +239,63 @@ bool set_text(char*& place, const std::string& text) noexcept {
   return place != nullptr;
 }
 
-AddressPtr copy_of_address(const void* address) {
-  AddressPtr copy(std::malloc(sizeof(Address)), &std::free);
-  if (copy == nullptr) throw std::bad_alloc();
-  std::memcpy(copy.get(), address, sizeof(Address));
-  return copy;
+// libfabric releases it.
+bool set_address(void*& place, std::size_t& length, const std::vector<std::byte>& bytes) noexcept {
+  if (bytes.empty()) return true;
+  place = std::malloc(bytes.size());
+  if (place == nullptr) return false;
+  std::memcpy(place, bytes.data(), bytes.size());
+  length = bytes.size();
+  return true;
 }
-template <class T>
-AddressPtr copy_of(const T& address) {
-  static_assert(sizeof address == sizeof(Address));
-  return copy_of_address(&address);
+
+// FI_SOCKADDR leaves the family open: that of an address which the program gives, else IPv4.
+AddressFormat format_of(const fi_info& hints) noexcept {
+  if (hints.addr_format != FI_SOCKADDR) return AddressFormat(hints.addr_format);
+  const void* const given = hints.src_addr != nullptr ? hints.src_addr : hints.dest_addr;
+  const std::size_t length = hints.src_addr != nullptr ? hints.src_addrlen : hints.dest_addrlen;
+  const bool six = given != nullptr && length >= sizeof(sockaddr_in6) &&
+                   static_cast<const sockaddr*>(given)->sa_family == AF_INET6;
+  return AddressFormat(six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN);
 }
 
 // Node and service go before the hints (fi_getinfo(3)). Empty: fine.
 std::string find_ends(const Question& question, const fi_info& hints, Ends& ends) {
   const bool source = (question.flags & FI_SOURCE) != 0;
   const bool asked = question.node != nullptr || question.service != nullptr;
+  ends = Ends{format_of(hints), {}, {}};
+  const AddressFormat& format = ends.format;
   if (question.node != nullptr && is_address_text(question.node)) {
     if (source) return "a source address (endpoints choose their own)";
     const Result<Address> named = address_of(question.node);
     if (!named.ok()) return named.status().text();
-    ends.destination = copy_of(named.value());
+    ends.destination = format.encode(named.value());
+    if (ends.destination.empty()) return "the text of an address, as an internet address";
   } else if (asked) {
-    const Result<ServiceAddress> found = ServiceAddress::look_up(
-        question.node, question.service,
-        {.source = source, .numeric = (question.flags & FI_NUMERICHOST) != 0});
+    const ServiceAddress::Lookup how{.source = source,
+                                     .numeric = (question.flags & FI_NUMERICHOST) != 0,
+                                     .family = format.family()};
+    auto found = ServiceAddress::look_up(question.node, question.service, how);
     if (!found.ok()) return found.status().text();
-    (source ? ends.source : ends.destination) = copy_of(found.value());
+    (source ? ends.source : ends.destination) = format.encode(found.value());
   }
-  if (hints.src_addr != nullptr && ends.source == nullptr) {
-    const auto given = ServiceAddress::decode(hints.src_addr, hints.src_addrlen);
+  if (hints.src_addr != nullptr && ends.source.empty()) {
+    const auto given = format.decode(hints.src_addr, hints.src_addrlen);
     if (!given.ok()) return "src_addr: " + given.status().text();
-    ends.source = copy_of(given.value());
+    if (!std::holds_alternative<ServiceAddress>(given.value()))
+      return "src_addr: not the address of a service";
+    ends.source = format.encode(given.value());
   }
-  if (hints.dest_addr != nullptr && ends.destination == nullptr) {
-    if (hints.dest_addrlen != sizeof(Address)) return "destination address";
-    Address given;
-    std::memcpy(static_cast<void*>(&given), hints.dest_addr, sizeof given);
-    ends.destination = copy_of(given);
+  if (hints.dest_addr != nullptr && ends.destination.empty()) {
+    if (format.is_own()) {
+      if (hints.dest_addrlen != sizeof(Address)) return "destination address";
+      const auto* const bytes = static_cast<const std::byte*>(hints.dest_addr);
+      ends.destination.assign(bytes, bytes + sizeof(Address));
+    } else {
+      const auto given = format.decode(hints.dest_addr, hints.dest_addrlen);
+      if (!given.ok()) return "dest_addr: " + given.status().text();
+      ends.destination = format.encode(given.value());
+    }
   }
   return "";
 }
@@ -288,7 +310,7 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode, 
   }
   info->caps = caps;
   info->mode = 0;
-  info->addr_format = kAddressFormat;
+  info->addr_format = ends.format.number();
   fill_context(w.tx, offer, caps & kTxCapabilities, *info->tx_attr);
   info->tx_attr->inject_size = kInjectLimit;
   info->tx_attr->rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
@@ -303,14 +325,8 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode, 
   info->fabric_attr->api_version = w.api;
   if (!set_text(info->fabric_attr->name, offer.fabric)) return -FI_ENOMEM;
   if (!set_text(info->domain_attr->name, offer.domain)) return -FI_ENOMEM;
-  if (ends.source != nullptr) {
-    info->src_addr = copy_of_address(ends.source.get()).release();
-    info->src_addrlen = sizeof(Address);
-  }
-  if (ends.destination != nullptr) {
-    info->dest_addr = copy_of_address(ends.destination.get()).release();
-    info->dest_addrlen = sizeof(Address);
-  }
+  if (!set_address(info->src_addr, info->src_addrlen, ends.source)) return -FI_ENOMEM;
+  if (!set_address(info->dest_addr, info->dest_addrlen, ends.destination)) return -FI_ENOMEM;
   *result = info.release();
   return 0;
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "provider/passive_endpoint.h"
 
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <sys/epoll.h>
@@ -14,6 +12,7 @@
 #include <cstring>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "provider/endpoint_options.h"
@@ -89,42 +88,6 @@ fi_ops_cm passive_cm_ops = [] {
   return ops;
 }();
 
-bool is_any(const sockaddr* at) noexcept {
-  if (at->sa_family == AF_INET) {
-    sockaddr_in four{};
-    std::memcpy(&four, at, sizeof four);
-    return four.sin_addr.s_addr == htonl(INADDR_ANY);
-  }
-  sockaddr_in6 six{};
-  std::memcpy(&six, at, sizeof six);
-  return IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr) != 0;
-}
-
-// Where others reach who listens at all addresses of this host: at the first that is not a loopback
-// address, if there is one.
-ServiceAddress reachable(std::uint16_t port) {
-  struct Free {
-    void operator()(ifaddrs* list) const noexcept { freeifaddrs(list); }
-  };
-  sockaddr_in best{};
-  best.sin_family = AF_INET;
-  best.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ifaddrs* first = nullptr;
-  const int error = getifaddrs(&first);
-  const std::unique_ptr<ifaddrs, Free> list(error == 0 ? first : nullptr);
-  for (const ifaddrs* one = list.get(); one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    std::memcpy(&best, one->ifa_addr, sizeof best);
-    break;
-  }
-  best.sin_port = htons(port);
-  ServiceAddress name;
-  name.count = 1;
-  std::memcpy(name.sockets[0].data(), &best, sizeof best);
-  return name;
-}
-
 }  // namespace
 
 int Listener::start(int backlog) {
@@ -139,20 +102,23 @@ void Listener::stop() noexcept {
   manager_.close(socket_);
 }
 
-bool Listener::report(std::shared_ptr<Connection> request, std::span<const std::byte> data) {
+bool Listener::report(std::shared_ptr<Connection> request, std::span<const std::byte> data,
+                      const ServiceAddress& from) {
   const std::lock_guard hold(mutex_);
   if (owner_ == nullptr) return false;
   InfoPtr info(library().dupinfo(owner_->info.get()));
-  const Address& peer = request->peer();
-  void* const copy = std::malloc(sizeof peer);  // libfabric releases it
+  const AddressFormat& format = owner_->format;
+  const std::vector<std::byte> peer =
+      format.encode(format.is_internet() ? Name(from) : Name(request->peer()));
+  void* const copy = std::malloc(peer.size() + 1);  // libfabric releases it
   if (info == nullptr || copy == nullptr) {
     std::free(copy);
     return false;
   }
-  std::memcpy(copy, &peer, sizeof peer);
+  std::memcpy(copy, peer.data(), peer.size());
   std::free(info->dest_addr);
   info->dest_addr = copy;
-  info->dest_addrlen = sizeof peer;
+  info->dest_addrlen = peer.size();
   ::fid* const handle = info->handle = request->handle();
   manager_.add_request(handle, std::move(request));
   owner_->events->push_connection(FI_CONNREQ, &owner_->fid, info.release(), data);
@@ -207,7 +173,7 @@ int PassiveEp::open(Fabric& fabric, fi_info* info, fid_pep** pep, void* context)
 
 int PassiveEp::set_name(const void* bytes, std::size_t length) {
   if (socket || listener != nullptr) return -FI_EOPBADSTATE;
-  const std::optional<ServiceAddress> given = name_given(bytes, length);
+  const std::optional<ServiceAddress> given = name_given(format, bytes, length);
   if (!given.has_value()) return -FI_EINVAL;
   name = given;
   return 0;
@@ -215,31 +181,25 @@ int PassiveEp::set_name(const void* bytes, std::size_t length) {
 
 int PassiveEp::bind_socket() {
   if (socket || listener != nullptr) return 0;
+  if (!name.has_value() && format.is_internet()) name = format.anywhere();
   if (!name.has_value()) {
     const auto any = ServiceAddress::look_up(nullptr, "0", {.source = true});
     if (!any.ok()) return -FI_EADDRNOTAVAIL;
     name = any.value();
   }
-  Result<Descriptor> made = name->bound_socket();
+  Result<Descriptor> made = name->bind(format.is_internet() ? format.family() : AF_INET);
   if (!made.ok()) {
     TURNOUT_LOG(provider, error, "listening failed: {}; choose another service",
                 made.status().text());
     return -fi_error(made.status());
   }
-  Descriptor fd = std::move(made).value();
-  ServiceAddress bound;
-  bound.count = 1;
-  socklen_t length = sizeof(sockaddr_in6);
-  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(bound.sockets[0].data()), &length) != 0)
-    return -errno;
-  name = is_any(bound.socket()) ? reachable(bound.port()) : bound;
-  socket = std::move(fd);
+  socket = std::move(made).value();
   return 0;
 }
 
 int PassiveEp::get_name(void* out, std::size_t* length) {
   if (const int error = bind_socket(); error != 0) return error;
-  return put_name(*name, out, length);
+  return put_name(format.encode(*name), out, length);
 }
 
 int PassiveEp::listen() {

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "base/file_descriptor.h"
+#include "provider/address_format.h"
 #include "provider/connection.h"
 #include "provider/connection_manager.h"
 #include "provider/fabric.h"
@@ -37,7 +38,9 @@ class Listener final : public Watched, public std::enable_shared_from_this<Liste
   // From here on nothing of the owner is used.
   void stop() noexcept;
   // A request has arrived. False: nobody learns of it. Called with the connection's lock.
-  [[nodiscard]] bool report(std::shared_ptr<Connection> request, std::span<const std::byte> data);
+  // `from`: the other end of its socket.
+  [[nodiscard]] bool report(std::shared_ptr<Connection> request, std::span<const std::byte> data,
+                            const ServiceAddress& from);
   void ready() noexcept override;
 
  private:
@@ -49,13 +52,15 @@ class Listener final : public Watched, public std::enable_shared_from_this<Liste
 };
 
 struct PassiveEp final : Object<PassiveEp, fid_pep> {
-  PassiveEp(Fabric& owner, InfoPtr described) : fabric(owner), info(std::move(described)) {
+  PassiveEp(Fabric& owner, InfoPtr described)
+      : fabric(owner), info(std::move(described)), format(info->addr_format) {
     fabric.references.fetch_add(1);
   }
   ~PassiveEp();
 
   Fabric& fabric;
   const InfoPtr info;  // what requests are described with
+  const AddressFormat format;
   std::optional<ServiceAddress> name;
   EventQueue* events = nullptr;
   int backlog = 0;    // 0: the system's

@@ -65,7 +65,7 @@ fi_addr_t PeerResolver::source_of(PeerId peer) {
   av_->refresh();
   const fi_addr_t index = av_->find(core_.peer_address(peer));
   if (index == FI_ADDR_NOTAVAIL) return index;
-  const fi_addr_t name = av_->name_of(index);
+  const fi_addr_t name = av_->user_id_of(index);
   if (peer >= names_.size()) names_.resize(peer + 1, FI_ADDR_NOTAVAIL);
   return names_[peer] = name;
 }

@@ -2,6 +2,8 @@
 #include "provider/service_address.h"
 
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -80,11 +82,67 @@ bool has_ipv6() noexcept {
   return static_cast<bool>(Descriptor(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)));
 }
 
+bool is_any(const sockaddr* at) noexcept {
+  if (at->sa_family == AF_INET) {
+    sockaddr_in four{};
+    std::memcpy(&four, at, sizeof four);
+    return four.sin_addr.s_addr == htonl(INADDR_ANY);
+  }
+  sockaddr_in6 six{};
+  std::memcpy(&six, at, sizeof six);
+  return IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr) != 0;
+}
+
+// An address that others may use without more: not one of a link, which needs an interface.
+bool is_global(const sockaddr* at) noexcept {
+  if (at->sa_family == AF_INET) return true;
+  sockaddr_in6 six{};
+  std::memcpy(&six, at, sizeof six);
+  return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) == 0;
+}
+
+// Where others reach who listens at all addresses of this host: at the first that is not a loopback
+// address, if there is one.
+ServiceAddress reachable(std::uint16_t port, int family) {
+  struct Free {
+    void operator()(ifaddrs* list) const noexcept { freeifaddrs(list); }
+  };
+  ServiceAddress name;
+  name.count = 1;
+  std::byte* const place = reinterpret_cast<std::byte*>(name.sockets[0].data());
+  if (family == AF_INET6) {
+    const sockaddr_in6 loopback{.sin6_family = AF_INET6,
+                                .sin6_port = 0,
+                                .sin6_flowinfo = 0,
+                                .sin6_addr = IN6ADDR_LOOPBACK_INIT,
+                                .sin6_scope_id = 0};
+    std::memcpy(place, &loopback, sizeof loopback);
+  } else {
+    sockaddr_in loopback{};
+    loopback.sin_family = AF_INET;
+    loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::memcpy(place, &loopback, sizeof loopback);
+  }
+  ifaddrs* first = nullptr;
+  const int error = getifaddrs(&first);
+  const std::unique_ptr<ifaddrs, Free> list(error == 0 ? first : nullptr);
+  for (const ifaddrs* one = list.get(); one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != name.socket()->sa_family) continue;
+    if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    if (!is_global(one->ifa_addr)) continue;
+    std::memcpy(place, one->ifa_addr, length_of(one->ifa_addr));
+    break;
+  }
+  const std::uint16_t in_network_order = htons(port);  // at the same place in both, see port()
+  std::memcpy(place + offsetof(sockaddr_in, sin_port), &in_network_order, sizeof in_network_order);
+  return name;
+}
+
 }  // namespace
 
 Result<ServiceAddress> ServiceAddress::look_up(const char* node, const char* service, Lookup how) {
   addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
+  hints.ai_family = how.family;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = (how.source ? AI_PASSIVE : 0) | (how.numeric ? AI_NUMERICHOST : 0);
   addrinfo* first = nullptr;
@@ -96,7 +154,7 @@ Result<ServiceAddress> ServiceAddress::look_up(const char* node, const char* ser
                               service != nullptr ? service : "(none)", gai_strerror(error))};
   }
   // All addresses of this host: a socket of IPv6 takes connections over IPv4, too.
-  const bool only_six = how.source && node == nullptr && has_ipv6();
+  const bool only_six = how.source && node == nullptr && how.family != AF_INET && has_ipv6();
   ServiceAddress found;
   for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
     const int family = one->ai_family;
@@ -170,12 +228,16 @@ Result<Descriptor> ServiceAddress::bound_socket() const {
   return fd;
 }
 
-std::optional<ServiceAddress> name_given(const void* bytes, std::size_t length) {
-  const Result<ServiceAddress> given = ServiceAddress::decode(bytes, length);
-  if (given.ok()) return given.value();
-  TURNOUT_LOG(provider, warn, "naming an endpoint failed: {}; take src_addr of fi_getinfo",
-              given.status().text());
-  return std::nullopt;
+Result<Descriptor> ServiceAddress::bind(int family) {
+  Result<Descriptor> made = bound_socket();
+  if (!made.ok()) return made;
+  ServiceAddress bound;
+  bound.count = 1;
+  socklen_t length = sizeof(sockaddr_in6);
+  if (getsockname(made->get(), reinterpret_cast<sockaddr*>(bound.sockets[0].data()), &length) != 0)
+    return Status{Code::system, to_string() + ": getsockname failed", errno};
+  *this = is_any(bound.socket()) ? reachable(bound.port(), family) : bound;
+  return made;
 }
 
 Result<Address> ServiceAddress::ask(std::chrono::steady_clock::time_point end) const {

@@ -12,16 +12,13 @@
 #pragma once
 
 #include <netinet/in.h>
-#include <rdma/fi_errno.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "base/file_descriptor.h"
@@ -44,6 +41,7 @@ struct ServiceAddress {
   struct Lookup {
     bool source = false;   // to listen at: no node means all addresses of this host
     bool numeric = false;  // FI_NUMERICHOST
+    int family = AF_UNSPEC;
   };
   // Null: no node, or no service. Errors: invalid, with what getaddrinfo(3) says. May ask a name
   // server.
@@ -63,6 +61,10 @@ struct ServiceAddress {
   // (EADDRINUSE, EACCES, ...) or of what else failed.
   [[nodiscard]] Result<Descriptor> bound_socket() const;
 
+  // The same; from then on this says where peers reach the socket: with the port that the system
+  // chose, and at an address of this host, of the family, where it is bound to all of them.
+  [[nodiscard]] Result<Descriptor> bind(int family);
+
   // The Address of the endpoint that listens there. Tries again while nobody does, as a server may
   // be starting, until `end`. Errors: invalid (no port); system, with the errno of
   // connect(2) or recv(2) or ETIMEDOUT; those of Address::decode, if somebody else listens there.
@@ -73,19 +75,6 @@ static_assert(sizeof(ServiceAddress) == sizeof(Address));
 
 [[nodiscard]] inline socklen_t length_of(const sockaddr* socket) noexcept {
   return socket->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-}
-
-// What a program gave as the source of an endpoint. None: it is no name, which is logged.
-[[nodiscard]] std::optional<ServiceAddress> name_given(const void* bytes, std::size_t length);
-// The answer of fi_getname and fi_getpeer: an Address or a ServiceAddress, as much as fits into
-// *length bytes, which then says how long it is. 0, -FI_ETOOSMALL, -FI_EINVAL.
-template <class T>
-[[nodiscard]] int put_name(const T& name, void* out, std::size_t* length) noexcept {
-  const std::size_t room = *length;
-  *length = sizeof name;
-  if (room != 0 && out == nullptr) return -FI_EINVAL;
-  if (room != 0) std::memcpy(out, &name, std::min(room, sizeof name));
-  return room < sizeof name ? -FI_ETOOSMALL : 0;
 }
 
 // The text of fi_av_straddr for an Address, which contains all of it, and back. Errors of the
