@@ -109,7 +109,9 @@ TEST_P(NameFormats, AreShareableUnlessTheyAreOfTheInternet) {
   fid_av* av = nullptr;
   const int answer = fi_av_open(node.domain, &attr, &av, nullptr);
   EXPECT_EQ(answer, GetParam() == FI_ADDR_STR ? 0 : -FI_EOPNOTSUPP);
-  if (answer == 0) EXPECT_EQ(fi_close(&av->fid), 0);
+  if (answer == 0) {
+    EXPECT_EQ(fi_close(&av->fid), 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, NameFormats,
