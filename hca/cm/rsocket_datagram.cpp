@@ -292,18 +292,26 @@ bool RsocketDatagram::take_completions() {
   return true;
 }
 
+// The queue alone, which takes no system call.
 bool RsocketDatagram::look() {
   if (queues_ == nullptr) return false;
   bool some = false;
   while (take_completions()) some = true;
-  if (take_datagrams()) some = true;
   if (some) changed();
   return some;
 }
 
+bool RsocketDatagram::look_at_both() {
+  if (queues_ == nullptr) return false;
+  const bool completions = look();
+  if (!take_datagrams()) return completions;
+  changed();
+  return true;
+}
+
 bool RsocketDatagram::arm() {
   if (queues_ == nullptr) return true;
-  return queues_->queue.arm() && !look();
+  return queues_->queue.arm() && !look_at_both();
 }
 
 void RsocketDatagram::drop_front() {
@@ -319,6 +327,7 @@ void RsocketDatagram::drop_front() {
 ssize_t RsocketDatagram::try_receive(IovCursor& to, int flags, MessageAddress& from) {
   if (const int error = make_queues(); error != 0) return -error;
   if (arrived_.empty()) look();
+  if (arrived_.empty()) look_at_both();
   if (const int error = take_error(); error != 0) return -error;
   if (arrived_.empty()) return read_shut_ ? 0 : -EAGAIN;
   const Arrived& a = arrived_.front();
@@ -329,6 +338,12 @@ ssize_t RsocketDatagram::try_receive(IovCursor& to, int flags, MessageAddress& f
   from.truncated = taken < whole;
   if ((flags & MSG_PEEK) == 0) drop_front();
   return static_cast<ssize_t>((flags & MSG_TRUNC) != 0 ? whole : taken);
+}
+
+bool RsocketDatagram::trusts(const Address& destination) const {
+  const auto found = peers_.find(destination);
+  return found != peers_.end() && found->second.queue_pair != 0 &&
+         std::chrono::steady_clock::now() - found->second.confirmed < kTrusted;
 }
 
 ssize_t RsocketDatagram::try_send(IovCursor& from, int, const MessageAddress& to) {
@@ -343,14 +358,16 @@ ssize_t RsocketDatagram::try_send(IovCursor& from, int, const MessageAddress& to
     return -EDESTADDRREQ;
   }
   if (const int error = make_queues(); error != 0) return -error;
-  look();
+  if (trusts(destination) && from.left() <= kMtuBytes) {
+    if (queues_->posted - queues_->completed >= queues_->sends / 2) look();
+    return send_over_queue(from, peers_[destination]);
+  }
+  look_at_both();  // an answer may be there, or an error
   if (const int error = take_error(); error != 0) return -error;
   if (peers_.size() > kMostPeers) peers_.clear();
   Peer& peer = peers_[destination];
-  const bool trusted =
-      peer.queue_pair != 0 && std::chrono::steady_clock::now() - peer.confirmed < kTrusted;
-  return trusted && from.left() <= kMtuBytes ? send_over_queue(from, peer)
-                                             : send_over_udp(from, peer, to);
+  return trusts(destination) && from.left() <= kMtuBytes ? send_over_queue(from, peer)
+                                                         : send_over_udp(from, peer, to);
 }
 
 ssize_t RsocketDatagram::send_over_queue(IovCursor& from, const Peer& peer) {
@@ -414,7 +431,7 @@ int RsocketDatagram::peer_name(sockaddr_storage& name) const {
 }
 
 short RsocketDatagram::events() {
-  look();
+  look_at_both();
   int all = 0;
   if (!arrived_.empty() || read_shut_) all |= POLLIN | POLLRDNORM;
   if (has_error()) all |= POLLERR;

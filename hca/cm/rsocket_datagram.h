@@ -84,6 +84,7 @@ class RsocketDatagram final : public Rsocket {
   [[nodiscard]] int create(Queues& queues) const;
   [[nodiscard]] bool post_receive(std::uint32_t slot);
   [[nodiscard]] std::uint8_t* slot_at(std::uint32_t slot) const noexcept;
+  bool look_at_both();
   bool take_datagrams();
   void on_datagram(const DatagramHeader& header, const Address& from,
                    std::vector<std::uint8_t> bytes);
@@ -93,6 +94,7 @@ class RsocketDatagram final : public Rsocket {
   [[nodiscard]] ssize_t send_over_udp(IovCursor& from, Peer& peer, const MessageAddress& to);
   [[nodiscard]] DatagramHeader header(DatagramKind kind) const noexcept;
   [[nodiscard]] bool known(const Address& address);
+  [[nodiscard]] bool trusts(const Address& destination) const;
 
   Descriptor number_, udp_;
   std::unique_ptr<Queues> queues_;
