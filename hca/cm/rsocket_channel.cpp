@@ -106,9 +106,12 @@ void RsocketChannel::on_receive(const ibv_wc& wc) {
   }
   if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
     const std::uint32_t length = ntohl(wc.imm_data);
-    if (length > ring_size_ - unread() || finished_) broken_ = true;
-    arrived_ += length;
-    if (discarding_) read_ = arrived_;
+    if (length > ring_size_ - unread() || finished_) {
+      broken_ = true;
+    } else {
+      arrived_ += length;
+      if (discarding_) read_ = arrived_;
+    }
   } else {
     Control control;
     std::memcpy(&control, slot_at(wc.wr_id), sizeof control);

@@ -344,6 +344,10 @@ ssize_t RsocketStream::try_receive(IovCursor& to, int flags, MessageAddress& fro
     return error != 0 ? -error : -ENOTCONN;
   }
   static_cast<void>(peer_name(from.from));
+  if (read_shut_) {
+    look();  // throws away what has come, so that the peer can go on
+    return 0;
+  }
   if (to.left() == 0) return 0;
   const bool peek = (flags & MSG_PEEK) != 0;
   // With MSG_PEEK all of it must be there at the same time.
