@@ -18,7 +18,8 @@
 namespace turnout::cm {
 namespace {
 
-// In an epoll entry: neither is an identifier's address.
+// In an epoll entry: neither is an identifier's address. kWake is also there for what needs no
+// work.
 void* const kWake = nullptr;
 void* timer_tag(Channel& c) {
   return &c;
@@ -133,6 +134,10 @@ std::unique_ptr<Channel> make_channel() {
     return nullptr;
   }
   return c;
+}
+
+int watch_beside(Channel& c, int fd) {
+  return watch_fd(c, fd, kWake);
 }
 
 Event& queue_event(Id& id, rdma_cm_event_type type, int status) {

@@ -60,6 +60,10 @@ inline Channel& channel_of(rdma_event_channel* c) {
 // Null and errno on failure. Needs no lock.
 [[nodiscard]] std::unique_ptr<Channel> make_channel();
 
+// A descriptor of the caller's makes the channel's readable, too; the channel ignores it. errno or
+// 0. Needs no lock.
+[[nodiscard]] int watch_beside(Channel& channel, int fd);
+
 // The user is done with it. Programs do that under the feet of a thread that waits for events,
 // which with a kernel just goes on waiting: so it does here. Without the lock.
 void destroy_channel(Channel* channel);

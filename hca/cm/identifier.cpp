@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/cm/identifier.h"
 
+#include <unistd.h>
+
 #include <cerrno>
+#include <utility>
 
 #include "hca/cm/multicast.h"
 
@@ -34,6 +37,14 @@ void retire(Id& id) {
   unwatch(id);
   id.socket.reset();
   id.state = State::over;
+}
+
+void abandon_in_child(rdma_cm_id* id, rdma_event_channel* channel) {
+  if (id != nullptr) id_of(id).socket.reset();
+  Channel& c = channel_of(channel);
+  c.wake.reset();
+  c.timer.reset();
+  close(std::exchange(c.verbs.fd, -1));
 }
 
 int bind_adapter(Id& id) {

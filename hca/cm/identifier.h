@@ -54,6 +54,7 @@ struct Group {
 // What rdma_set_option(3) sets.
 struct Options {
   bool reuse_address = false, v6_only = false;
+  bool refused_at_once = false;  // an rsocket's: as TCP's, it does not wait for a listener
   std::optional<std::uint8_t> ack_timeout;
 };
 
@@ -100,6 +101,11 @@ inline Id& id_of(rdma_cm_id* id) {
 // Ends what it takes part in: the peer learns by the end of the socket. Events about it are gone;
 // the struct is the caller's to free. Not while the user has events about it.
 void retire(Id& id);
+
+// In a child of fork(), for an identifier (or null) of the parent's and its channel: closes the
+// descriptors, which share the parent's epoll, and leaves the rest. Without the lock, which a thread
+// of the parent's may have held.
+void abandon_in_child(rdma_cm_id* id, rdma_event_channel* channel);
 
 // Binds to the adapter: fills verbs, pd, port, GID. 0 or errno.
 [[nodiscard]] int bind_adapter(Id& id);

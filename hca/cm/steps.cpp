@@ -101,7 +101,7 @@ int connect(Id& id, const rdma_conn_param* p) {
   id.retry_count = m.retry_count;
   id.request = m;
   id.give_up = Clock::now() + kPatience;
-  id.refused_until = Clock::now() + kListenerWait;
+  id.refused_until = Clock::now() + (id.options.refused_at_once ? milliseconds{0} : kListenerWait);
   id.state = State::connecting;
   const int error = try_connect(id);
   if (error != 0) id.state = State::route_resolved;

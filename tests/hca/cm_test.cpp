@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections over librdmacm.so.1: events, states, private data, ends of peers.
 #include <fcntl.h>
-#include <rdma/rsocket.h>
 #include <signal.h>
 
 #include <atomic>
@@ -500,12 +499,6 @@ TEST_F(Connection, Threads) {
   }
   for (std::thread& c : clients) c.join();
   accepting.join();
-}
-
-TEST(Sockets, AreNotSupported) {
-  EXPECT_EQ(rsocket(AF_INET, SOCK_STREAM, 0), -1);
-  EXPECT_EQ(errno, EOPNOTSUPP);
-  EXPECT_EQ(riowrite(0, nullptr, 0, 0, 0), static_cast<std::size_t>(-1));
 }
 
 }  // namespace
