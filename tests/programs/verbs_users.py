@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Libraries of others over verbs on the virtual adapter: UCX's rc_verbs and ud_verbs through ucx_perftest,
-libfabric's own verbs provider through fi_pingpong, qperf, which waits for events unless it is told to poll, and fio's
-engine rdma.
+libfabric's own verbs provider through fi_pingpong, qperf, which waits for events unless it is told to poll, fio's
+engine rdma, and the programs of rsocket(7).
 
     verbs_users.py BUILD [--only REGEX]
 
-Each line is a server and a client that must both end with 0 (and ucx_perftest, qperf and fio must have measured).
+Each line is a server and a client that must both end with 0 (and ucx_perftest, qperf fio and the streams must have measured, with what they verify).
 """
 import argparse
 import os
@@ -26,7 +26,8 @@ QPERF_TESTS = ["rc_lat", "rc_bw", "rc_bi_bw", "uc_lat", "uc_bw", "uc_bi_bw", "ud
                "rc_rdma_write_poll_lat", "uc_rdma_write_lat", "uc_rdma_write_bw", "uc_rdma_write_poll_lat",
                "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add"]
 # What the programs print with what they have measured.
-MEASURED = {"ucx_perftest": "Final:", "qperf": " = ", "fio": "BW="}
+MEASURED = {"ucx_perftest": "Final:", "qperf": " = ", "fio": "BW=", "rstream": "usec/xfer", "riostream": "usec/xfer",
+            "udpong": "usec/xfer"}
 FABRICS = [("verbs", "msg"), ("verbs", "dgram"), ("verbs;ofi_rxm", "rdm"), ("verbs;ofi_rxd", "rdm")]
 
 
@@ -57,7 +58,15 @@ def cases():
         common = ["--ioengine=rdma", f"--verb={verb}", "--iodepth=16"] + size
         yield (f"fio {verb}", {}, ["fio", "--name=receiver", "--rw=read"] + common + ["--port"], ["--port"],
                ["--hostname=127.0.0.1", "--rw=write"])
-
+    # All of them compare the contents (-T v). Without a size: 64 bytes to 1 MiB.
+    for program, name, options in (
+            ("rstream", "", []), ("rstream", "blocking", ["-T", "b"]), ("rstream", "nonblocking", ["-T", "n"]),
+            ("rstream", "by event", ["-T", "a"]), ("rstream", "resolved", ["-T", "r"]),
+            ("rstream", "forked", ["-T", "f", "-S", "4096", "-C", "100"]),
+            ("riostream", "", []), ("riostream", "nonblocking", ["-T", "n"])):
+        yield (f"{program} {name}".strip(), {}, [program, "-T", "v"] + options + ["-p"], ["-p"], ["-s", "127.0.0.1"])
+    # Its server takes the first loopback address.
+    yield ("udpong", {}, ["udpong", "-p"], ["-p"], ["-s", "::1"])
 
 def run(turnout, number, variables, server_words, port_option, client_words):
     """'' or what went wrong."""
