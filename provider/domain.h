@@ -55,8 +55,8 @@ struct Domain final : Object<Domain, fid_domain> {
   std::atomic<unsigned> references{0};
   EventQueue* events = nullptr;  // bound by the program, may be null
   std::vector<Ep*> endpoints;
-  std::vector<PeerReceives*> peer_receives;         // FI_PEER: whose owners have the receives
-  std::vector<Cntr*> peer_counters;                 // FI_PEER: whose owners count
+  std::vector<PeerReceives*> peer_receives;  // FI_PEER: whose owners have the receives
+  std::vector<Cntr*> peer_counters;          // FI_PEER: whose owners count
   DeferredWorkQueue work{*this};
   IdleBackoff<> idle_backoff;                       // of who reads without waiting
   bool automatic = false;                           // FI_PROGRESS_AUTO

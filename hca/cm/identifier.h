@@ -103,8 +103,8 @@ inline Id& id_of(rdma_cm_id* id) {
 void retire(Id& id);
 
 // In a child of fork(), for an identifier (or null) of the parent's and its channel: closes the
-// descriptors, which share the parent's epoll, and leaves the rest. Without the lock, which a thread
-// of the parent's may have held.
+// descriptors, which share the parent's epoll, and leaves the rest. Without the lock, which a
+// thread of the parent's may have held.
 void abandon_in_child(rdma_cm_id* id, rdma_event_channel* channel);
 
 // Binds to the adapter: fills verbs, pd, port, GID. 0 or errno.
