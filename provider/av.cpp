@@ -156,6 +156,7 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
   return contain([&] {
     // Those that must be asked for: without the lock, as it may take long.
     std::vector<Found> found;
+    found.reserve(count);
     const auto end = end_of_wait();
     for (std::size_t i = 0; i < count; ++i)
       found.push_back(find(av.domain.format.decode_at(addresses, i), end));
@@ -259,6 +260,7 @@ int look_up(fid_av* f, fi_addr_t address, void* out, std::size_t* length) {
 }
 
 std::string describe(const AddressFormat& format, const void* address) {
+  if (format.is_text()) return static_cast<const char*>(address);
   const Result<Name> name = format.decode(address);
   if (name.ok()) return format.describe(name.value());
   return ServiceAddress::is_one(address) ? name.status().text()

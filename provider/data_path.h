@@ -118,9 +118,10 @@ class DataPath {
     return closing_ ? std::nullopt : core_.take_message();
   }
   // Receives it for this entry of the owner's. Errors: -FI_EAGAIN, after which it may be tried
-  // again; all others end the entry like those of a receive.
+  // again; -FI_EOPBADSTATE, the endpoint is being closed; all others end the entry like those of a
+  // receive.
   [[nodiscard]] ssize_t receive_taken(void* handle, RecvRequest& request, void* entry) {
-    if (closing_) return 0;  // nothing is reported any more
+    if (closing_) return -FI_EOPBADSTATE;  // nothing is reported any more
     request.report = {rx_queue_, rx_errors_, recv_counter_, entry};
     Status status = core_.recv_taken(handle, request);
     if (status.ok()) return 0;

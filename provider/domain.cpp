@@ -104,7 +104,7 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
 template <class Watched>
 int Domain::watch(std::vector<Watched*>& watched, Watched& object, fi_wait_obj wait,
                   fid_wait* set) {
-  if (const int error = object.wait.open(wait, set, &object.fid); error != 0) return error;
+  if (const int error = object.wait.open(fabric, wait, set, &object.fid); error != 0) return error;
   if (!object.wait) return 0;
   // Made without the domain's lock, which comes after those of fork().
   const std::lock_guard one(thread_mutex_);

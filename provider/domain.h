@@ -123,6 +123,8 @@ struct ObjectOfDomain : Object<T, Fid> {
     {
       const Guard guard(object.domain.lock);
       if (object.in_use()) return -FI_EBUSY;
+      // From here on no other thread may find it.
+      if constexpr (requires { object.leave_domain(); }) object.leave_domain();
     }
     delete &object;
     return 0;

@@ -329,7 +329,7 @@ int Ep::bind(AddressVector& av) {
 int Ep::bind(PeerReceives& peer) {
   assert(!enabled);
   if (&peer.domain != &domain) return -FI_EDOMAIN;
-  if (receives != nullptr || type == FI_EP_MSG) return -FI_EINVAL;
+  if (receives != nullptr || type != FI_EP_RDM) return -FI_EINVAL;
   peer.join(*this);
   receives = path.receives = &peer;
   return 0;

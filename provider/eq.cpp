@@ -102,7 +102,7 @@ int EventQueue::open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* contex
   made->may_write = attr != nullptr && (attr->flags & FI_WRITE) != 0;
   made->may_wait = wait != FI_WAIT_NONE;
   fid_wait* const set = attr != nullptr ? attr->wait_set : nullptr;
-  if (const int error = made->wait.open(wait, set, &made->fid); error != 0) return error;
+  if (const int error = made->wait.open(fabric, wait, set, &made->fid); error != 0) return error;
   *eq = made.release();
   return 0;
 }

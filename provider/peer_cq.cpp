@@ -62,12 +62,10 @@ void PeerCq::drive(Cq& queue) {
   }
   if (others_first) sched_yield();
   PeerReceives::hand_over(queue);
+  bool has_room = true;
   do {
-    while (!ended_.empty()) {
-      if (!tell(ended_.front())) return;
-      ended_.pop_front();
-    }
-  } while (take(queue));
+    while (!ended_.empty() && (has_room = tell(ended_.front()))) ended_.pop_front();
+  } while (has_room && take(queue));
   const Guard guard(queue.domain.lock);
   for (Cntr* const counter : queue.domain.peer_counters) counter->tell_owner();
 }

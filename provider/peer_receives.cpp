@@ -45,8 +45,7 @@ PeerReceives::PeerReceives(Domain& on, PeerSrxFid& srx, void* context)
   domain.peer_receives.push_back(this);
 }
 
-PeerReceives::~PeerReceives() {
-  const Guard guard(domain.lock);
+void PeerReceives::leave_domain() {
   std::erase(domain.peer_receives, this);
 }
 
@@ -186,17 +185,20 @@ PeerReceives::Next PeerReceives::queue(Held& held, PeerRxEntry& entry) {
 }
 
 // One of the matched. The core may have no room now.
-void PeerReceives::start(Held& held) {
+int PeerReceives::start(Held& held) {
+  int error = -FI_EOPBADSTATE;
   if (held.path != nullptr) {
     RecvRequest request;
     request.buffer = {held.entry->iov, held.entry->count};
     request.tagged = held.message.tagged;
-    if (held.path->receive_taken(held.message.handle, request, held.entry) == -FI_EAGAIN) {
+    error = static_cast<int>(held.path->receive_taken(held.message.handle, request, held.entry));
+    if (error == -FI_EAGAIN) {
       move(held, matched_, matched_);  // the next one first
-      return;
+      return 0;
     }
   }
   move(held, matched_, spare_);
+  return error;
 }
 
 // One of the fresh.
@@ -215,10 +217,7 @@ int PeerReceives::start_entry(PeerRxEntry* entry) {
     return -FI_EOPBADSTATE;
   }
   move(held, from, receives.matched_);
-  return contain([&] {
-    receives.start(held);
-    return 0;
-  });
+  return contain([&] { return receives.start(held); });
 }
 
 // The entry stays the owner's.

@@ -27,7 +27,7 @@ struct Ep;
 class PeerReceives final : public ObjectOfDomain<PeerReceives, fid_ep> {
  public:
   PeerReceives(Domain& on, PeerSrxFid& srx, void* context);
-  ~PeerReceives();
+  void leave_domain();  // holding the lock: no other thread finds it from here on
 
   static int open(Domain& domain, fi_rx_attr* attr, fid_ep** made, void* context);
 
@@ -64,7 +64,7 @@ class PeerReceives final : public ObjectOfDomain<PeerReceives, fid_ep> {
   [[nodiscard]] Held* next_message(Cq& queue, PeerMatch& match);
   [[nodiscard]] Next ask(Held& held, PeerMatch& match);
   [[nodiscard]] Next queue(Held& held, PeerRxEntry& entry);
-  void start(Held& held);
+  int start(Held& held);  // -FI_EOPBADSTATE: its endpoint is closed
   void drop(Held& held);
   static void move(Held& held, List& from, List& to) { to.splice(to.end(), from, held.self); }
   [[nodiscard]] List& waiting(const Held& held) { return held.named ? waiting_ : unnamed_; }

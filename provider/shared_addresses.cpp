@@ -108,8 +108,8 @@ Result<std::unique_ptr<SharedAddresses>> SharedAddresses::open(const std::string
       (void)::unlinkat(folder.value().get(), file_name.c_str(), 0);
       return absent;
     }
-    if (is_new && (!set_size(file.get(), 0) || !set_size(file.get(), kFileSize) ||
-                   posix_fallocate(file.get(), 0, kPage) != 0)) {
+    const auto allocate = [&] { return (errno = posix_fallocate(file.get(), 0, kPage)) == 0; };
+    if (is_new && (!set_size(file.get(), 0) || !set_size(file.get(), kFileSize) || !allocate())) {
       return failed("size");
     }
     if (!is_new && static_cast<std::size_t>(info.st_size) != kFileSize) {

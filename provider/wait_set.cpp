@@ -134,10 +134,11 @@ int WaitSet::open(Fabric& fabric, fi_wait_attr* attr, fid_wait** set) {
   return 0;
 }
 
-int WaitHandle::open(fi_wait_obj kind, fid_wait* set, ::fid* member) {
+int WaitHandle::open(const Fabric& fabric, fi_wait_obj kind, fid_wait* set, ::fid* member) {
   if (kind != FI_WAIT_SET) return WaitObject::make(kind, object_);
-  if (set == nullptr) return -FI_EINVAL;
+  if (set == nullptr || set->fid.fclass != FI_CLASS_WAIT) return -FI_EINVAL;
   WaitSet& joined = WaitSet::of(set);
+  if (&joined.fabric != &fabric) return -FI_EINVAL;
   const std::lock_guard hold(joined.mutex);
   joined.members.push_back(member);
   object_ = joined.object;

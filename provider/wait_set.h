@@ -44,8 +44,8 @@ class WaitHandle {
   WaitHandle(const WaitHandle&) = delete;
   WaitHandle& operator=(const WaitHandle&) = delete;
 
-  // Of `member`, which is opened with these attributes. 0 or -FI_E*.
-  [[nodiscard]] int open(fi_wait_obj kind, fid_wait* set, ::fid* member);
+  // Of `member`, which is opened with these attributes. 0 or -FI_E*: a set is of the same fabric.
+  [[nodiscard]] int open(const Fabric& fabric, fi_wait_obj kind, fid_wait* set, ::fid* member);
   // The set looks at the member no more. Before the member is taken apart.
   void leave() noexcept;
   [[nodiscard]] bool in_set() const noexcept { return set_ != nullptr; }

@@ -35,6 +35,8 @@ class DeviceDomain final : public MemoryDomain {
   void count_access(std::uint64_t key, bool write) const noexcept {
     const auto found = regions_.find(key);
     if (found == regions_.end()) return;  // deregistered meanwhile
+    // A peer says so of what its key does not let it do.
+    if ((found->second.access & (write ? kAccessRemoteWrite : kAccessRemoteRead)) == 0) return;
     Counter* const counter = write ? found->second.writes : found->second.reads;
     if (counter != nullptr) counter->value.fetch_add(1, std::memory_order_release);
   }

@@ -29,7 +29,7 @@ using DctNumber = std::array<std::uint8_t, 3>;  // of a DCT or a UD queue pair
 
 struct Address {
   static constexpr std::uint16_t kMagic = 0x5455;  // "UT"
-  static constexpr std::uint8_t kVersion = 15;     // of address, wire and ring layouts together
+  static constexpr std::uint8_t kVersion = 16;     // of address, wire and ring layouts together
   static constexpr std::uint32_t kSizeUnit = 64;   // of data receives and ring entries, bytes
   static constexpr std::uint32_t kLeastReceive = 512, kMostReceive = 64 * 1024;  // bytes
   static constexpr std::uint16_t kDatagrams = 1u << 15;
