@@ -134,18 +134,28 @@ Found find(Result<Name>&& name, std::chrono::steady_clock::time_point end) {
   return {std::move(name), std::move(address)};
 }
 
-int insert_found(AddressVector& av, const std::vector<Found>& found, fi_addr_t* out,
-                 std::uint64_t flags, void* context) {
+// `found_at(i)`: the Found in each place.
+template <class FoundAt>
+int insert_each(AddressVector& av, std::size_t count, fi_addr_t* out, std::uint64_t flags,
+                void* context, FoundAt&& found_at) {
   int answer = 0;
   {
     const Guard guard(av.domain.lock);
-    Insertion insertion(av, found.size(), out, flags, context);
-    for (std::size_t i = 0; i < found.size(); ++i)
-      insertion.add(i, found[i].address, found[i].name);
+    Insertion insertion(av, count, out, flags, context);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Found& found = found_at(i);
+      insertion.add(i, found.address, found.name);
+    }
     answer = insertion.end(context);
   }
   PeerReceives::name_sources(av.domain);
   return answer;
+}
+
+int insert_found(AddressVector& av, const std::vector<Found>& found, fi_addr_t* out,
+                 std::uint64_t flags, void* context) {
+  return insert_each(av, found.size(), out, flags, context,
+                     [&](std::size_t i) -> const Found& { return found[i]; });
 }
 
 int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_addr_t* out,
@@ -154,13 +164,22 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
   if (const int error = check_insertion(av, out, flags); error != 0) return error;
   if (count != 0 && addresses == nullptr) return -FI_EINVAL;
   return contain([&] {
-    // Those that must be asked for: without the lock, as it may take long.
-    std::vector<Found> found;
-    found.reserve(count);
+    const AddressFormat& format = av.domain.format;
+    // Those that must be asked for, by position: without the lock, as it may take long. The others,
+    // of which a large job has many, are decoded once more instead of kept.
+    std::vector<std::pair<std::size_t, Found>> asked;
     const auto end = end_of_wait();
-    for (std::size_t i = 0; i < count; ++i)
-      found.push_back(find(av.domain.format.decode_at(addresses, i), end));
-    return insert_found(av, found, out, flags, context);
+    for (std::size_t i = 0; i < count; ++i) {
+      Result<Name> name = format.decode_at(addresses, i);
+      if (!name.ok() || std::holds_alternative<ServiceAddress>(name.value()))
+        asked.emplace_back(i, find(std::move(name), end));
+    }
+    return insert_each(av, count, out, flags, context,
+                       [&, next = std::size_t{0}](std::size_t i) mutable {
+                         if (next < asked.size() && asked[next].first == i)
+                           return std::move(asked[next++].second);
+                         return find(format.decode_at(addresses, i), end);
+                       });
   });
 }
 

@@ -73,8 +73,7 @@ template <class Entry>
       const Completion& c = queue.front();
       write_entry(out[n], c);
       if (addresses != nullptr) {
-        addresses[n] = source->endpoint != nullptr ? source->endpoint->peers.name_of(c.source)
-                                                   : FI_ADDR_NOTAVAIL;
+        addresses[n] = source->name_of(c.source);
       }
       queue.pop();
       ++n;
@@ -142,15 +141,7 @@ ssize_t wait_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
 // entry uninitialised are common. Who passed err_data_size 0 gets a pointer to the text.
 void fill_error(Cq& cq, Cq::Source& source, ErrorCompletion& c, fi_cq_err_entry* out) {
   const std::uint32_t api = cq.domain.api;
-  out->op_context = c.context;
-  out->flags = entry_flags(c.flags);
-  out->len = c.length;
-  out->buf = c.buffer;
-  out->data = c.data;
-  out->tag = c.tag;
-  out->olen = c.overflow;
-  out->err = fi_error(c.status);
-  out->prov_errno = provider_errno(c.status);
+  write_error_entry(*out, c);
   cq.error_text = c.status.text().substr(0, kMaxErrorText - 1);
   cq.error_number = out->prov_errno;
   if (api < kApi15) {
@@ -162,9 +153,7 @@ void fill_error(Cq& cq, Cq::Source& source, ErrorCompletion& c, fi_cq_err_entry*
     out->err_data_size = 0;
   }
   if (api >= kApi120) {
-    auto* grown = reinterpret_cast<CqErrEntry120*>(out);
-    grown->src_addr =
-        source.endpoint != nullptr ? source.endpoint->peers.name_of(c.source) : FI_ADDR_NOTAVAIL;
+    reinterpret_cast<CqErrEntry120*>(out)->src_addr = source.name_of(c.source);
   }
 }
 
@@ -232,6 +221,18 @@ fi_ops_cq* ops_for(fi_cq_format format) noexcept {
 }
 
 }  // namespace
+
+void write_error_entry(fi_cq_err_entry& out, const ErrorCompletion& c) noexcept {
+  out.op_context = c.context;
+  out.flags = entry_flags(c.flags);
+  out.len = c.length;
+  out.buf = c.buffer;
+  out.data = c.data;
+  out.tag = c.tag;
+  out.olen = c.overflow;
+  out.err = fi_error(c.status);
+  out.prov_errno = provider_errno(c.status);
+}
 
 std::uint64_t entry_flags(std::uint32_t flags) noexcept {
   return kEntryFlags[flags & (kFlagValues - 1)];

@@ -18,18 +18,22 @@
 #include <vector>
 
 #include "core/types/completion.h"
+#include "provider/data_path.h"
 #include "provider/domain.h"
 #include "provider/peer_cq.h"
 #include "provider/wait_set.h"
 
 namespace turnout::provider {
 
-class DataPath;
-
 struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   struct Source {
     DataPath* endpoint;  // null once it is closed
     CompletionQueue queue;
+
+    // What the endpoint's address vector has for the sender; FI_ADDR_NOTAVAIL: nothing, any more.
+    [[nodiscard]] fi_addr_t name_of(PeerId sender) const {
+      return endpoint != nullptr ? endpoint->peers.name_of(sender) : FI_ADDR_NOTAVAIL;
+    }
   };
 
   using ObjectOfDomain::ObjectOfDomain;
@@ -79,5 +83,7 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
 
 // The FI_* flags of an entry for the core's CompletionFlag bits.
 [[nodiscard]] std::uint64_t entry_flags(std::uint32_t flags) noexcept;
+// All fields but err_data. Of a success, those of errors say that there is none.
+void write_error_entry(fi_cq_err_entry& out, const ErrorCompletion& c) noexcept;
 
 }  // namespace turnout::provider

@@ -127,12 +127,8 @@ class DataPath {
     if (status.ok()) return 0;
     if (status.code() == Code::again) return -FI_EAGAIN;
     core_.discard_taken(handle);
-    ErrorCompletion failed;
-    failed.context = entry;
-    failed.flags = kRecv | (request.tagged ? kTagged : kMessage);
-    failed.status = std::move(status);
-    rx_errors_->push_error(std::move(failed));
-    if (recv_counter_ != nullptr) ++recv_counter_->errors;
+    fail(kRecv | (request.tagged ? kTagged : kMessage), 0, {FI_ADDR_UNSPEC, 0, entry},
+         recv_counter_, std::move(status));
     return 0;
   }
   void discard_taken(void* handle) {

@@ -5,7 +5,6 @@
 
 #include "provider/cntr.h"
 #include "provider/cq.h"
-#include "provider/data_path.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
 #include "provider/peer_receives.h"
@@ -93,24 +92,12 @@ bool PeerCq::take(Cq& queue) {
         from.pop();
       }
       DataPath* const endpoint = source->endpoint;
-      fi_cq_err_entry& entry = ended.entry.base;
-      entry.op_context = c.context;
-      entry.flags = entry_flags(c.flags);
-      entry.len = c.length;
-      entry.buf = c.buffer;
-      entry.data = c.data;
-      entry.tag = c.tag;
-      ended.entry.src_addr =
-          endpoint != nullptr ? endpoint->peers.name_of(c.source) : FI_ADDR_NOTAVAIL;
-      if (ended.failed) {
-        entry.olen = c.overflow;
-        entry.err = fi_error(c.status);
-        entry.prov_errno = provider_errno(c.status);
-      }
+      write_error_entry(ended.entry.base, c);
+      ended.entry.src_addr = source->name_of(c.source);
       if (endpoint != nullptr && endpoint->receives != nullptr && (c.flags & kRecv) != 0) {
         ended.receives = endpoint->receives;
         ended.receive = static_cast<PeerRxEntry*>(c.context);
-        entry.op_context = ended.receive->context;
+        ended.entry.base.op_context = ended.receive->context;
       }
     }
   }

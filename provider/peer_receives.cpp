@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <memory>
+#include <utility>
 
 #include "base/log.h"
 #include "provider/cq.h"
@@ -71,29 +72,39 @@ void PeerReceives::leave(Ep& ep) noexcept {
   }
 }
 
-void PeerReceives::hand_over(Cq& queue) {
-  Domain& domain = queue.domain;
+// Calls use(one) without the lock, where begin(one), with it, says so; then finish(one)
+// with it. Meanwhile it cannot be closed.
+template <class Begin, class Use, class Finish>
+void PeerReceives::use_each(Domain& domain, Begin&& begin, Use&& use, Finish&& finish) {
   for (std::size_t i = 0;; ++i) {
     PeerReceives* receives = nullptr;
     {
       const Guard guard(domain.lock);
       if (i >= domain.peer_receives.size()) return;
       receives = domain.peer_receives[i];
-      // Another thread does it, or the owner, within a call of ours.
-      if (receives->handing_over_) continue;
-      receives->handing_over_ = true;
+      if (!begin(*receives)) continue;
       ++receives->users_;
     }
     const struct End {
       ~End() {
         const Guard guard(receives.domain.lock);
-        receives.handing_over_ = false;
+        finish(receives);
         --receives.users_;
       }
       PeerReceives& receives;
-    } end{*receives};
-    receives->hand_over_from(queue);
+      Finish& finish;
+    } end{*receives, finish};
+    use(*receives);
   }
+}
+
+void PeerReceives::hand_over(Cq& queue) {
+  use_each(
+      queue.domain,
+      // Not where another thread does it, or the owner, within a call of ours.
+      [](PeerReceives& one) { return !std::exchange(one.handing_over_, true); },
+      [&](PeerReceives& one) { one.hand_over_from(queue); },
+      [](PeerReceives& one) { one.handing_over_ = false; });
 }
 
 void PeerReceives::hand_over_from(Cq& queue) {
@@ -233,21 +244,14 @@ int PeerReceives::discard_entry(PeerRxEntry* entry) {
 }
 
 void PeerReceives::name_sources(Domain& domain) {
-  for (std::size_t i = 0;; ++i) {
-    PeerReceives* receives = nullptr;
-    {
-      const Guard guard(domain.lock);
-      if (i >= domain.peer_receives.size()) return;
-      receives = domain.peer_receives[i];
-      if (receives->unnamed_.empty()) continue;
-      ++receives->users_;
-    }
-    naming = receives;
-    receives->srx_.owner_ops->foreach_unspec_addr(&receives->srx_, source_of_entry);
-    naming = nullptr;
-    const Guard guard(domain.lock);
-    --receives->users_;
-  }
+  use_each(
+      domain, [](PeerReceives& one) { return !one.unnamed_.empty(); },
+      [](PeerReceives& one) {
+        naming = &one;
+        one.srx_.owner_ops->foreach_unspec_addr(&one.srx_, source_of_entry);
+        naming = nullptr;
+      },
+      [](PeerReceives&) {});
 }
 
 fi_addr_t PeerReceives::source_of_entry(PeerRxEntry* entry) {

@@ -60,6 +60,8 @@ class PeerReceives final : public ObjectOfDomain<PeerReceives, fid_ep> {
   using List = std::list<Held>;
   enum class Next { stop, go_on };
 
+  template <class Begin, class Use, class Finish>
+  static void use_each(Domain& domain, Begin&& begin, Use&& use, Finish&& finish);
   void hand_over_from(Cq& queue);
   [[nodiscard]] Held* next_message(Cq& queue, PeerMatch& match);
   [[nodiscard]] Next ask(Held& held, PeerMatch& match);

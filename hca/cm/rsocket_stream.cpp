@@ -307,6 +307,15 @@ int RsocketStream::end_of_connection() const noexcept {
   return state_ == StreamState::disconnected ? EPIPE : 0;
 }
 
+// Of a call that had `wanted` bytes: how many it took, or why it could not take one.
+ssize_t RsocketStream::answer_of_sending(std::size_t wanted, const IovCursor& from) {
+  if (from.left() != wanted || wanted == 0) return static_cast<ssize_t>(wanted - from.left());
+  static_cast<void>(take_events());
+  const int error = end_of_connection();
+  if (error != 0) return -error;
+  return data_->broken() ? -EPIPE : -EAGAIN;
+}
+
 ssize_t RsocketStream::try_send(IovCursor& from, int, const MessageAddress& to) {
   if (state_ < StreamState::connecting) return -ENOTCONN;
   if (to.to != nullptr) return -EISCONN;
@@ -328,11 +337,7 @@ ssize_t RsocketStream::try_send(IovCursor& from, int, const MessageAddress& to) 
       look();
     }
   }
-  if (from.left() != wanted || wanted == 0) return static_cast<ssize_t>(wanted - from.left());
-  static_cast<void>(take_events());
-  const int error = end_of_connection();
-  if (error != 0) return -error;
-  return data_->broken() ? -EPIPE : -EAGAIN;
+  return answer_of_sending(wanted, from);
 }
 
 ssize_t RsocketStream::try_receive(IovCursor& to, int flags, MessageAddress& from) {
@@ -469,11 +474,7 @@ ssize_t RsocketStream::try_write(IovCursor& from, std::uint64_t offset) {
       break;
     }
   }
-  if (from.left() != wanted || wanted == 0) return static_cast<ssize_t>(wanted - from.left());
-  static_cast<void>(take_events());
-  const int error = end_of_connection();
-  if (error != 0) return -error;
-  return data_->broken() ? -EPIPE : -EAGAIN;
+  return answer_of_sending(wanted, from);
 }
 
 void RsocketStream::linger_on() {

@@ -73,13 +73,13 @@ class RsocketStream final : public Rsocket {
   void fail(int error);
   [[nodiscard]] bool take_events();
   void on_event(const rdma_cm_event& event);
-  void on_request(const rdma_cm_event& event);
   [[nodiscard]] int make_data();
   [[nodiscard]] int send_request();
   void take_requests();
   [[nodiscard]] int answer(rdma_cm_id* child, const void* data, std::size_t length,
                            const RsocketOptions& options);
   [[nodiscard]] int end_of_connection() const noexcept;
+  [[nodiscard]] ssize_t answer_of_sending(std::size_t wanted, const IovCursor& from);
   void finish_if_due();
   void linger_on();
 
