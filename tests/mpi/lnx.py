@@ -15,8 +15,9 @@ import random
 import subprocess
 import tempfile
 
+from mpi_libraries import AS_ROOT
 from mpi_stress import HERE, read_reports
-from osc_rdma import OPENMPI
+from osc_rdma import OPEN_MPI_5, OPENMPI
 
 # Links, ranks, whether ranks believe to be on two hosts, whether messages go over Turnout, and its settings.
 CASES = [("turnout", 2, False, True, {}), ("turnout", 4, False, True, {}),
@@ -36,10 +37,10 @@ def run(folder, args, links, ranks, hosts, carries, settings):
     env = dict(os.environ)
     env.update(settings, FI_PROVIDER="lnx", FI_LNX_PROV_LINKS=links, FI_PROVIDER_PATH=str(lib), TURNOUT_DEVICE="virtual",
                TURNOUT_VERBS_PATH=str(lib / "turnout"), TURNOUT_REPORT=str(reports),
-               TURNOUT_FABRIC=f"lnx-{os.getpid()}", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    parameters = {"pml": "cm", "mtl": "ofi", "mtl_ofi_av": "table", "mtl_ofi_provider_include": "lnx",
-                  "btl_ofi_provider_include": "none", "osc": "^ucx", "mpi_yield_when_idle": 1}
-    command = [OPENMPI / "bin" / "mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks]
+               TURNOUT_FABRIC=f"lnx-{os.getpid()}", **AS_ROOT)
+    parameters = {"mtl_ofi_av": "table", "mtl_ofi_provider_include": "lnx", "btl_ofi_provider_include": "none",
+                  "osc": "^ucx"}
+    command = OPEN_MPI_5.command(ranks)
     for parameter, value in parameters.items():
         command += ["--mca", parameter, value]
     if hosts:

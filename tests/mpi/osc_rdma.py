@@ -14,9 +14,11 @@ import pathlib
 import subprocess
 import tempfile
 
+from mpi_libraries import AS_ROOT, MPIS
 from mpi_stress import HERE, read_reports
 
-OPENMPI = HERE.parents[1] / ".cache" / "openmpi"
+OPEN_MPI_5 = MPIS["open_mpi_5"]
+OPENMPI = OPEN_MPI_5.folder
 CASES = {
     "": {},
     " over UD at first": {"TURNOUT_DEFAULT_TRANSPORT": "ud"},
@@ -30,11 +32,10 @@ def run(program, args, name, folder):
     env = dict(os.environ)
     env.update(CASES[name], FI_PROVIDER_PATH=str(lib), TURNOUT_DEVICE="virtual",
                TURNOUT_VERBS_PATH=str(lib / "turnout"), TURNOUT_REPORT=str(folder / "reports"),
-               TURNOUT_FABRIC=f"osc-rdma-{os.getpid()}-{folder.name}", OMPI_ALLOW_RUN_AS_ROOT="1",
-               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    parameters = {"pml": "cm", "mtl": "ofi", "osc": "rdma", "btl": "ofi,self", "mpi_yield_when_idle": 1,
-                  "mtl_ofi_provider_include": "turnout", "btl_ofi_provider_include": "turnout"}
-    command = [OPENMPI / "bin" / "mpirun", "--oversubscribe", "--bind-to", "none", "-n", args.ranks]
+               TURNOUT_FABRIC=f"osc-rdma-{os.getpid()}-{folder.name}", **AS_ROOT)
+    parameters = {"osc": "rdma", "btl": "ofi,self", "mtl_ofi_provider_include": "turnout",
+                  "btl_ofi_provider_include": "turnout"}
+    command = OPEN_MPI_5.command(args.ranks)
     for parameter, value in parameters.items():
         command += ["--mca", parameter, value]
     done = subprocess.run([str(word) for word in command + [program]], env=env, stdout=subprocess.PIPE,
