@@ -2,7 +2,6 @@
 // Devices and contexts: listing, opening, closing.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +15,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
+#include "hca/device/attributes.h"
 #include "hca/device/fault_plan.h"
 #include "hca/device/identity.h"
 #include "hca/device/open_adapter.h"
@@ -24,19 +24,6 @@ using namespace turnout;
 using namespace turnout::hca;
 
 namespace {
-
-// The port's GUID: the same for all processes of one user on one host and fabric only.
-std::uint64_t guid() {
-  const char* fabric = environment_value("fabric");
-  utsname host{};
-  uname(&host);
-  const std::string text =
-      std::string(host.nodename) + '/' + std::to_string(geteuid()) + '/' + (fabric ? fabric : "");
-  std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
-  for (const char c : text) h = (h ^ static_cast<std::uint8_t>(c)) * 1099511628211ULL;
-  // EUI-64 with the locally-administered bit.
-  return (h & 0x00ff'ffff'ffff'ffffULL) | 0x0200'0000'0000'0000ULL;
-}
 
 // The number a kernel would give the adapter: the first that no real one has. Under `turnout verbs`
 // the folder of that number is there, and says that it is ours.
@@ -72,7 +59,7 @@ Device& the_device() {
     name(&d->verbs);
     d->magic = kObjectMagic;
     d->mlx5 = &kMlx5Ops;
-    d->guid = guid();
+    d->guid = port_guid();
     return d;
   }();
   return *device;

@@ -23,7 +23,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 11;
+inline constexpr std::uint32_t kLayoutVersion = 12;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -95,7 +95,8 @@ struct alignas(64) ReceiveQueue {
   std::uint32_t limit;       // SRQ: raise the event when fewer are left; 0: not armed
   std::uint32_t pd;
   std::uint32_t taker;  // QP index + 1 of who is taking now: left behind, it died there
-  std::uint32_t unused[3];
+  std::uint32_t mlx5;   // 1: the program posts in an mlx5's format; see Mlx5ReceiveRecord
+  std::uint32_t unused[2];
 };
 static_assert(sizeof(ReceiveQueue) == 64);
 
@@ -203,8 +204,9 @@ struct Completion {
   std::uint8_t flags;         // ibv_wc_flags
   std::uint8_t dropped;       // its QP was reset or destroyed: poll skips it
   std::uint32_t vendor_err;
-  std::uint8_t send;  // 1: releases send-queue entries
-  std::uint8_t unused[3];
+  std::uint8_t send;       // 1: releases send-queue entries
+  std::uint8_t solicited;  // mlx5: its entry says so
+  std::uint8_t unused[2];
 };
 
 struct alignas(64) Cqe : Completion {
@@ -235,7 +237,7 @@ struct alignas(64) CqRecord {
   std::atomic<std::uint32_t> overflowed;
   PipeRef channel, async;
   std::uint32_t generation;  // of the record: tells events of a former CQ
-  std::uint32_t unused;
+  std::uint32_t mlx5;        // 1: its program polls entries of an mlx5's format; see Mlx5CqRecord
 };
 static_assert(sizeof(CqRecord) == 128);
 
@@ -335,6 +337,39 @@ using Hazard = std::atomic<std::uint64_t>;
   return std::uint64_t{number} << 32 | key;
 }
 
+// Queues of programs that write and read them in memory of their own, in an mlx5's format
+// (hca/mlx5): where that is, by the index of the queue's record, whose lock guards it. Addresses
+// are the owner's, and what lies there is whatever its program put there.
+
+// Entries of the ring are moved on to the program's buffer as they come, so the ring's head is the
+// first that has not been.
+struct alignas(64) Mlx5CqRecord {
+  std::uint64_t buffer;
+  std::uint64_t doorbell;   // two words of 32 bits: the consumer's index, and what is armed
+  std::uint32_t entries;    // power of two
+  std::uint32_t stride;     // bytes: 64 or 128, of which the last 64 are used
+  std::uint64_t consumed;   // position up to which the program is known to have polled
+  std::uint64_t announced;  // entries that told of a new buffer: positions are so much further
+};
+static_assert(sizeof(Mlx5CqRecord) == 64);
+
+// Receives are fetched from the program's buffer when the ring is empty. Of a queue pair: `buffer`
+// is 0 where it has no receives of its own.
+struct alignas(64) Mlx5ReceiveRecord {
+  std::uint64_t buffer;
+  std::uint64_t doorbell;    // a word of 32 bits: how many were posted, modulo 2^16
+  std::uint32_t entries;     // power of two
+  std::uint32_t stride;      // bytes
+  std::uint32_t user_index;  // of the queue pair, or of the XRC shared queue
+  std::uint32_t linked;      // 1: a shared queue, whose entries form a list
+  // next entry << 32 | how many were fetched; and what it becomes, while `fetching`, tail + 1 of
+  // the ring, is not 0: who dies there leaves it.
+  std::uint64_t fetched, becomes;
+  std::uint32_t fetching;
+  std::uint32_t unused;
+};
+static_assert(sizeof(Mlx5ReceiveRecord) == 64);
+
 // Heap: one word for each page: owner's token, 0 when free. Free pages are zero.
 using PageTag = std::uint32_t;
 
@@ -375,8 +410,13 @@ struct Layout {
   static constexpr std::uint64_t xrc_handles = xrcds + page_align(kMaxXrcds * sizeof(XrcdRecord));
   static constexpr std::uint64_t multicasts =
       xrc_handles + page_align(kMaxXrcHandles * sizeof(XrcHandleRecord));
-  static constexpr std::uint64_t tags =
+  static constexpr std::uint64_t mlx5_cqs =
       multicasts + page_align(kMaxMulticasts * sizeof(MulticastRecord));
+  static constexpr std::uint64_t mlx5_qps = mlx5_cqs + page_align(kMaxCqs * sizeof(Mlx5CqRecord));
+  static constexpr std::uint64_t mlx5_srqs =
+      mlx5_qps + page_align(kMaxQps * sizeof(Mlx5ReceiveRecord));
+  static constexpr std::uint64_t tags =
+      mlx5_srqs + page_align(kMaxSrqs * sizeof(Mlx5ReceiveRecord));
 
   // Pages of the heap of a file of this size, and where it begins.
   static constexpr std::uint64_t heap_pages(std::uint64_t size) {
@@ -410,6 +450,8 @@ struct Layout {
                             xrcds,
                             xrc_handles,
                             multicasts,
+                            sizeof(Mlx5CqRecord),
+                            sizeof(Mlx5ReceiveRecord),
                             tags}) {
       h = (h ^ v) * 1099511628211ULL;
     }

@@ -11,6 +11,7 @@
 #include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/idle_polls.h"
+#include "hca/live/mlx5_queues.h"
 
 namespace turnout::hca {
 
@@ -43,6 +44,7 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
       r.cookie = reinterpret_cast<std::uint64_t>(cq.get());
       r.armed.store(Armed::no, std::memory_order_relaxed);
       r.overflowed.store(0, std::memory_order_relaxed);
+      r.mlx5 = 0;
       r.channel = channel != nullptr ? channel->pipe : PipeRef{};
       r.async = context.async;
       r.phase.store(ObjectPhase::live, std::memory_order_release);
@@ -152,16 +154,20 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Completion& e
     std::uint64_t tail = cq.tail;
     // A producer may have died between the entry and the index.
     while (ring.entry(tail).sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
-    if (tail - cq.head_seen > ring.mask) {
+    bool full = false;
+    if (cq.mlx5 != 0) [[unlikely]] {
+      full = mlx5_queues.is_full(index, cq, tail);
+    } else if (tail - cq.head_seen > ring.mask) {
       cq.head_seen = cq.head.load(std::memory_order_acquire);
-      if (tail - cq.head_seen > ring.mask) {
-        // IBTA 11.5.3: the entry is lost and the queue unusable.
-        cq.tail = tail;
-        cq.phase.store(ObjectPhase::error, std::memory_order_relaxed);
-        cq.overflowed.store(1, std::memory_order_release);
-        event = {cq.cookie, index, cq.generation, IBV_EVENT_CQ_ERR, kCqEvent};
-        pipe = cq.async;
-      }
+      full = tail - cq.head_seen > ring.mask;
+    }
+    if (full) {
+      // IBTA 11.5.3: the entry is lost and the queue unusable.
+      cq.tail = tail;
+      cq.phase.store(ObjectPhase::error, std::memory_order_relaxed);
+      cq.overflowed.store(1, std::memory_order_release);
+      event = {cq.cookie, index, cq.generation, IBV_EVENT_CQ_ERR, kCqEvent};
+      pipe = cq.async;
     }
     if (event.object == 0) {
       Cqe& slot = ring.entry(tail);
@@ -170,6 +176,7 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Completion& e
         cq.pusher.store(taker->index + 1, std::memory_order_release);
       }
       static_cast<Completion&>(slot) = entry;
+      slot.solicited = solicited ? 1 : 0;
       if (cq.timestamps != 0) slot.timestamp = monotonic();
       slot.sequence.store(tail + 1, std::memory_order_release);
       cq.tail = tail + 1;
@@ -177,6 +184,7 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Completion& e
         taker->record->taken.store(0, std::memory_order_release);
         cq.pusher.store(0, std::memory_order_release);
       }
+      if (cq.mlx5 != 0) [[unlikely]] mlx5_queues.move_entries(index, cq);
       if (cq.has_channel != 0) {
         // The entry before the look at `armed`; the consumer arms before it looks for entries.
         std::atomic_thread_fence(std::memory_order_seq_cst);

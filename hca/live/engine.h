@@ -15,6 +15,7 @@
 #include "hca/live/faulty_data_path.h"
 #include "hca/live/firmware.h"
 #include "hca/live/idle_polls.h"
+#include "hca/live/mlx5_queues.h"
 #include "hca/live/object_verbs.h"
 #include "hca/live/shared_copies.h"
 
@@ -25,6 +26,7 @@ class LiveEngine {
   // The engine of `fabric` (empty: which the settings name), with a context on it. Errors:
   // Fabric::open's and those of the settings.
   static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
+  [[nodiscard]] Mlx5Queues& mlx5_queues() noexcept { return mlx5_queues_; }
   [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
   ~LiveEngine() { stop(); }
   // The engine ends with its last context.
@@ -47,7 +49,8 @@ class LiveEngine {
   LiveParts parts_{*fabric_, local_,       memory_,      idle_polls_,    shared_copies_,
                    events_,  hazards_,     completions_, receives_,      regions_,
                    windows_, multicast_,   numbers_,     direct_writes_, executor_,
-                   faults_,  send_queues_, xrc_,         queue_pairs_,   srqs_};
+                   faults_,  send_queues_, xrc_,         queue_pairs_,   srqs_,
+                   mlx5_queues_};
   SharedCopies shared_copies_{parts_};
   LiveEvents events_{parts_};
   Hazards hazards_{parts_};
@@ -64,6 +67,7 @@ class LiveEngine {
   LiveXrc xrc_{parts_};
   LiveQueuePairs queue_pairs_{parts_};
   LiveSrqs srqs_{parts_};
+  Mlx5Queues mlx5_queues_{parts_};
   Firmware firmware_{parts_};
   LiveDataPath data_path_{parts_};
   FaultyDataPath faulty_data_path_{parts_, data_path_};

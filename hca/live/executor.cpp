@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "hca/device/copy_in_order.h"
+#include "hca/device/mlx5_format.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
@@ -110,6 +111,11 @@ ibv_wc_status Executor::gather_regions(Qp& qp, SendWqe& wqe, unsigned rights,
       // NOLINTNEXTLINE: an address of ours
       out.add(reinterpret_cast<std::uint8_t*>(latest.direct + (sge.addr - latest.iova)),
               sge.length);
+      continue;
+    }
+    if (sge.lkey == kMlx5InlineKey) {
+      // NOLINTNEXTLINE: of our own send queue
+      out.add(reinterpret_cast<std::uint8_t*>(sge.addr), sge.length);
       continue;
     }
     Place place;
@@ -404,6 +410,8 @@ Attempt Executor::refuse(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexc
 
 Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
   if (is_local(wqe.opcode)) {
+    if (wqe.opcode == kNop) return Step::done;
+    if (wqe.opcode == kMalformed) return IBV_WC_LOC_QP_OP_ERR;
     return wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
   }
   if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;

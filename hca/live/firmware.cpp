@@ -49,6 +49,7 @@ void Firmware::main() noexcept {
   constexpr std::uint64_t kLook = 50'000'000;
   std::uint64_t look_at = 0;
   bool told = false;
+  std::uint64_t flush_at = UINT64_MAX;
   std::vector<Watch> watches;
   std::vector<pollfd> polls;
   const auto refresh = [&] {
@@ -86,7 +87,7 @@ void Firmware::main() noexcept {
     polls.clear();
     polls.push_back({fabric.wake_read(), POLLIN, 0});
     for (const Watch& w : watches) polls.push_back({w.pidfd.get(), POLLIN, 0});
-    std::uint64_t next = std::min(send_queues.next_retry(), faults.next_due());
+    std::uint64_t next = std::min({send_queues.next_retry(), faults.next_due(), flush_at});
     const bool looks =
         std::any_of(watches.begin(), watches.end(), [](const Watch& w) { return !w.pidfd; });
     timespec wait{};
@@ -123,7 +124,9 @@ void Firmware::main() noexcept {
       std::erase_if(watches, [](const Watch& w) { return !w.pidfd; });
       refresh();
       memory.sweep();
+      mlx5_queues.move_own();
     }
+    if (changed || flush_at != UINT64_MAX) flush_at = mlx5_queues.flush_posted();
     faults.run_due();
     send_queues.retry_due(Caller::firmware);
   }

@@ -70,4 +70,14 @@ void repair(const Tables& tables, CqRecord& cq) noexcept {
   cq.pusher.store(0, std::memory_order_release);
 }
 
+void repair(const ReceiveQueue& queue, Mlx5ReceiveRecord& record) noexcept {
+  const std::uint32_t fetching = record.fetching;
+  if (fetching == 0) return;
+  // It died beside the one store that counts, the ring's tail.
+  if (*static_cast<const volatile std::uint32_t*>(&queue.tail) == fetching) {
+    record.fetched = record.becomes;
+  }
+  record.fetching = 0;
+}
+
 }  // namespace turnout::hca

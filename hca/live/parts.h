@@ -32,6 +32,7 @@ struct LiveParts {
   class LiveXrc& xrc;
   class LiveQueuePairs& queue_pairs;
   class LiveSrqs& srqs;
+  class Mlx5Queues& mlx5_queues;
 };
 
 }  // namespace turnout::hca

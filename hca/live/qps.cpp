@@ -11,6 +11,7 @@
 #include "hca/device/queue_pair.h"
 #include "hca/live/faults.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/mlx5_queues.h"
 #include "hca/live/qp_numbers.h"
 
 namespace turnout::hca {
@@ -123,6 +124,7 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
       const SharedGuard guard(fabric, r.rq.lock);
       r.rq.head = r.rq.tail;
     }
+    if (r.rq.mlx5 != 0) mlx5_queues.restart(qp);
     completions.drop(qp);
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_release);
@@ -187,6 +189,7 @@ int LiveQueuePairs::destroy(Qp& qp) {
   if (qp.attached.load() != 0) return EBUSY;  // as the kernel's uverbs
   QpRecord& r = *qp.record;
   fork_guard_remove(qp);
+  mlx5_queues.detach(qp);
   qp.sq_lock.lock();
   const std::uint64_t identity =
       r.identity.exchange(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);

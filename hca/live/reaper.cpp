@@ -32,6 +32,7 @@ void put_back(const Fabric& fabric, QpRecord& qp) noexcept {
   if (queue != nullptr) {
     const SharedGuard guard(fabric, queue->lock);
     repair(fabric, *queue);
+    repair(*queue, kind == 1 ? fabric.mlx5_qp(from) : fabric.mlx5_srq(from));
     if (qp.taken.load(std::memory_order_acquire) == 0) return;
     const ReceiveRing all = fabric.ring(*queue);
     if (all.start != nullptr && sges <= all.max_sge && queue->tail - queue->head <= all.mask) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
+#include "hca/live/mlx5_queues.h"
 
 namespace turnout::hca {
 
@@ -26,6 +27,7 @@ int LiveReceives::create_queue(ReceiveQueue& queue, std::uint32_t max_wr, std::u
   queue.limit = 0;
   queue.pd = pd;
   queue.taker = 0;
+  queue.mlx5 = 0;
   queue.slots = slots;
   return 0;
 }
@@ -106,6 +108,11 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
     const ReceiveRing ring = fabric.ring(queue);
     if (ring.start == nullptr) return Taken::damaged;
+    if (queue.mlx5 != 0 && (queue.head == queue.tail || queue.limit != 0)) [[unlikely]] {
+      Mlx5ReceiveRecord& record = srq == kNone ? fabric.mlx5_qp(target.number & (kMaxQps - 1))
+                                               : fabric.mlx5_srq(srq);
+      if (!mlx5_queues.fetch(queue, record, out.owner)) return Taken::damaged;
+    }
     if (queue.head == queue.tail) return Taken::empty;
     const ReceiveWqe* wqe = ring.entry(queue.head);
     out.wr_id = wqe->wr_id;
@@ -156,7 +163,12 @@ void LiveReceives::flush(QpRecord& record, std::uint32_t number) noexcept {
   const ReceiveRing ring = fabric.ring(record.rq);
   if (ring.start == nullptr) return;
   // No more than there can be, whatever head and tail say.
-  for (std::uint32_t n = 0; n <= ring.mask && record.rq.head != record.rq.tail; ++n) {
+  for (std::uint32_t n = 0; n <= ring.mask; ++n) {
+    if (record.rq.head == record.rq.tail && record.rq.mlx5 != 0) {
+      Mlx5ReceiveRecord& posted = fabric.mlx5_qp(number & (kMaxQps - 1));
+      if (!mlx5_queues.fetch(record.rq, posted, owner)) return;
+    }
+    if (record.rq.head == record.rq.tail) return;
     const Completion done = flushed_receive(ring.entry(record.rq.head)->wr_id, number, IBV_WC_RECV);
     ++record.rq.head;
     if (!completions.push(record.recv_cq, owner, done, false, nullptr)) return;

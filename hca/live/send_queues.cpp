@@ -36,6 +36,7 @@ void LiveSendQueues::fail(Qp& qp, QpPhase to) noexcept {
   if (to == QpPhase::err) {
     if (qp.record->srq == kNone) {
       receives.flush(*qp.record, qp.number);
+      if (qp.record->rq.mlx5 != 0) fabric.wake(fabric.me());  // of what is posted from now on
     } else if (qp.kind == QpKind::rc) {
       events.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_LAST_WQE_REACHED);
     }

@@ -10,6 +10,7 @@
 #include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/hazards.h"
+#include "hca/live/mlx5_queues.h"
 #include "hca/live/receives.h"
 
 namespace turnout::hca {
@@ -65,6 +66,10 @@ class LiveSrqs : LiveParts {
     {
       const SharedGuard guard(fabric, r.rq.lock);
       if (attr.srq_limit > r.rq.max_wr) return EINVAL;
+      if (r.rq.mlx5 != 0 &&
+          !mlx5_queues.fetch(r.rq, fabric.mlx5_srq(srq.index), fabric.me())) {
+        return EINVAL;
+      }
       below = attr.srq_limit != 0 && r.rq.tail - r.rq.head < attr.srq_limit;
       r.rq.limit = below ? 0 : attr.srq_limit;
     }

@@ -62,6 +62,15 @@ class Tables {
   [[nodiscard]] MulticastRecord& multicast(std::uint32_t i) const noexcept {
     return at<MulticastRecord>(Layout::multicasts)[i];
   }
+  [[nodiscard]] Mlx5CqRecord& mlx5_cq(std::uint32_t i) const noexcept {
+    return at<Mlx5CqRecord>(Layout::mlx5_cqs)[i];
+  }
+  [[nodiscard]] Mlx5ReceiveRecord& mlx5_qp(std::uint32_t i) const noexcept {
+    return at<Mlx5ReceiveRecord>(Layout::mlx5_qps)[i];
+  }
+  [[nodiscard]] Mlx5ReceiveRecord& mlx5_srq(std::uint32_t i) const noexcept {
+    return at<Mlx5ReceiveRecord>(Layout::mlx5_srqs)[i];
+  }
   // `bytes` of the heap at `offset`, null when they do not lie in it or begin inside a page.
   [[nodiscard]] void* heap(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     if (offset < heap_begin_ || offset > size_ || bytes > size_ - offset || offset % kPage != 0) {
@@ -121,5 +130,6 @@ inline CompletionRing Tables::ring(const CqRecord& cq) const noexcept {
 // Undoes what a process left half done when it died with a queue's lock, which the caller has.
 void repair(const Tables& tables, ReceiveQueue& queue) noexcept;
 void repair(const Tables& tables, CqRecord& cq) noexcept;
+void repair(const ReceiveQueue& queue, Mlx5ReceiveRecord& record) noexcept;
 
 }  // namespace turnout::hca

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CommandFile: an open /dev/infiniband/uverbsN: a context of the device, and the objects that
+// commands made in it.
+//
+// Owns them: they end with the file. write() takes a lock, so commands run one after another, as
+// slow as they may be; data does not come by here. Errors: errno values, as the kernel's. Any
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+
+#include "hca/live/engine.h"
+#include "hca/mlx5/command.h"
+#include "hca/mlx5/doorbells.h"
+#include "hca/mlx5/handles.h"
+#include "hca/mlx5/send_queue.h"
+
+namespace turnout::hca {
+
+// A descriptor that a program reads events from, and what it is of. Null where there is none.
+class EventFiles {
+ public:
+  virtual ~EventFiles() = default;
+  // A descriptor of the program's own for the same pipe. -1 and errno.
+  [[nodiscard]] virtual int add(class CommandFile& file, Channel* channel, int pipe) = 0;
+  // Null: it is not a channel of this file.
+  [[nodiscard]] virtual Channel* channel_of(const class CommandFile& file, int fd) = 0;
+};
+
+class CommandFile {
+ public:
+  explicit CommandFile(EventFiles& events) noexcept : events_(events) {}
+  ~CommandFile() { end(); }
+  CommandFile(const CommandFile&) = delete;
+  CommandFile& operator=(const CommandFile&) = delete;
+
+  // One command. 0 or errno.
+  [[nodiscard]] int write(const void* bytes, std::size_t count);
+  // The next event of the device, as ib_uverbs_async_event_desc: into `to`. 0 or errno.
+  [[nodiscard]] int read_event(void* to);
+  // The same of a completion channel, as ib_uverbs_comp_event_desc.
+  [[nodiscard]] int read_completion(Channel& channel, void* to);
+  // Ends all objects; commands fail from then on.
+  void end();
+
+ private:
+  struct Queue {
+    Cq* cq;
+    Mlx5Cq doorbell;
+  };
+  struct Pair {
+    Qp* qp;
+    Mlx5SendQueue queue;
+  };
+  using Run = int (CommandFile::*)(Mlx5Command&);
+  struct Entry {
+    std::uint32_t number;
+    bool extended;
+    Run run;
+  };
+  static const Entry kCommands[];
+  // What both forms of a command say.
+  struct CqRequest;
+  struct QpRequest;
+
+  int get_context(Mlx5Command& command);
+  int query_device(Mlx5Command& command);
+  int query_device_extended(Mlx5Command& command);
+  int query_port(Mlx5Command& command);
+  int alloc_pd(Mlx5Command& command);
+  int dealloc_pd(Mlx5Command& command);
+  int open_xrcd(Mlx5Command& command);
+  int close_xrcd(Mlx5Command& command);
+  int reg_mr(Mlx5Command& command);
+  int rereg_mr(Mlx5Command& command);
+  int dereg_mr(Mlx5Command& command);
+  int alloc_mw(Mlx5Command& command);
+  int dealloc_mw(Mlx5Command& command);
+  int attach_mcast(Mlx5Command& command);
+  int detach_mcast(Mlx5Command& command);
+  int create_channel(Mlx5Command& command);
+  int create_cq(Mlx5Command& command);
+  int create_cq_extended(Mlx5Command& command);
+  int make_cq(const CqRequest& request, const Mlx5Command& command, std::uint32_t& handle);
+  int resize_cq(Mlx5Command& command);
+  int modify_cq(Mlx5Command& command);
+  int destroy_cq(Mlx5Command& command);
+  int create_srq(Mlx5Command& command);
+  int create_xsrq(Mlx5Command& command);
+  int make_srq(Mlx5Command& command, std::uint64_t user_handle, std::uint32_t pd,
+               ibv_srq_init_attr attr, const std::uint32_t* xrc);
+  int modify_srq(Mlx5Command& command);
+  int query_srq(Mlx5Command& command);
+  int destroy_srq(Mlx5Command& command);
+  int create_qp(Mlx5Command& command);
+  int create_qp_extended(Mlx5Command& command);
+  int make_qp(const QpRequest& request, const Mlx5Command& command, std::uint32_t& handle);
+  int open_qp(Mlx5Command& command);
+  int modify_qp(Mlx5Command& command);
+  int query_qp(Mlx5Command& command);
+  int destroy_qp(Mlx5Command& command);
+
+  int end(Queue& queue);
+  int end(Pair& pair);
+  [[nodiscard]] ObjectVerbs& verbs() noexcept { return *context_->objects; }
+
+  EventFiles& events_;
+  std::mutex mutex_;
+  std::unique_ptr<Context> context_;  // null before GET_CONTEXT
+  LiveEngine* engine_ = nullptr;
+  struct Domain {
+    Pd* pd;
+  };
+  struct Region {
+    Mr* mr;
+  };
+  struct Window {
+    Mw* mw;
+  };
+  struct XrcDomain {
+    Xrcd* xrcd;
+  };
+  struct Shared {
+    Srq* srq;
+  };
+  Handles<Domain> domains_;
+  Handles<Region> regions_;
+  Handles<Window> windows_;
+  Handles<XrcDomain> xrc_domains_;
+  Handles<Queue> cqs_;
+  Handles<Shared> srqs_;
+  Handles<Pair> qps_;
+  std::vector<Channel*> channels_;
+};
+
+}  // namespace turnout::hca

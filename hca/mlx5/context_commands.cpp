@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Commands of a context: its creation, queries, domains, regions, windows, groups.
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <cstdio>
+
+#include "base/log.h"
+#include "hca/device/attributes.h"
+#include "hca/device/common_objects.h"
+#include "hca/mlx5/command_file.h"
+
+namespace turnout::hca {
+namespace {
+
+// The device of this process, as the engine's objects name it.
+Device& the_device() {
+  static auto* const device = [] {
+    auto* d = new Device{};
+    d->verbs.node_type = IBV_NODE_CA;
+    d->verbs.transport_type = IBV_TRANSPORT_IB;
+    d->magic = kObjectMagic;
+    d->guid = port_guid();
+    return d;
+  }();
+  return *device;
+}
+
+// "16.35.2000": three numbers of 16 bits.
+std::uint64_t firmware_number(const char* text) noexcept {
+  unsigned major_number = 0, minor_number = 0, sub = 0;
+  std::sscanf(text, "%u.%u.%u", &major_number, &minor_number, &sub);
+  return std::uint64_t{major_number} << 32 | std::uint64_t{minor_number & 0xffff} << 16 |
+         (sub & 0xffff);
+}
+
+ib_uverbs_query_device_resp answer_of(const ibv_device_attr& a) noexcept {
+  const auto number = [](int value) { return static_cast<std::uint32_t>(value); };
+  ib_uverbs_query_device_resp out{};
+  out.fw_ver = firmware_number(a.fw_ver);
+  out.node_guid = a.node_guid;
+  out.sys_image_guid = a.sys_image_guid;
+  out.max_mr_size = a.max_mr_size;
+  out.page_size_cap = a.page_size_cap;
+  out.vendor_id = a.vendor_id;
+  out.vendor_part_id = a.vendor_part_id;
+  out.hw_ver = a.hw_ver;
+  out.max_qp = number(a.max_qp);
+  out.max_qp_wr = number(a.max_qp_wr);
+  out.device_cap_flags = a.device_cap_flags;
+  out.max_sge = number(a.max_sge);
+  out.max_sge_rd = number(a.max_sge_rd);
+  out.max_cq = number(a.max_cq);
+  out.max_cqe = number(a.max_cqe);
+  out.max_mr = number(a.max_mr);
+  out.max_pd = number(a.max_pd);
+  out.max_qp_rd_atom = number(a.max_qp_rd_atom);
+  out.max_res_rd_atom = number(a.max_res_rd_atom);
+  out.max_qp_init_rd_atom = number(a.max_qp_init_rd_atom);
+  out.atomic_cap = static_cast<std::uint32_t>(a.atomic_cap);
+  out.max_mw = number(a.max_mw);
+  out.max_mcast_grp = number(a.max_mcast_grp);
+  out.max_mcast_qp_attach = number(a.max_mcast_qp_attach);
+  out.max_total_mcast_qp_attach = number(a.max_total_mcast_qp_attach);
+  out.max_ah = number(a.max_ah);
+  out.max_srq = number(a.max_srq);
+  out.max_srq_wr = number(a.max_srq_wr);
+  out.max_srq_sge = number(a.max_srq_sge);
+  out.max_pkeys = a.max_pkeys;
+  out.local_ca_ack_delay = a.local_ca_ack_delay;
+  out.phys_port_cnt = a.phys_port_cnt;
+  return out;
+}
+
+}  // namespace
+
+int CommandFile::get_context(Mlx5Command& command) {
+  (void)command.request<ib_uverbs_get_context>();
+  const auto asked = command.driver_request<mlx5_ib_alloc_ucontext_req_v2>();
+  // Commands of the firmware's own (DEVX) are not there; libmlx5 then asks without them.
+  if ((asked.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0) return EOPNOTSUPP;
+  if (asked.flags != 0 || asked.total_num_bfregs == 0) return EINVAL;
+  constexpr std::uint32_t kRegistersOfPage = 2;  // mlx5: of blue flame, four a page with two used
+  constexpr std::uint32_t kMaxRegisters = 1024;
+  if (asked.total_num_bfregs > kMaxRegisters) return ENOMEM;
+  auto context = std::make_unique<Context>();
+  ibv_context& c = context->verbs.context;
+  c.device = &the_device().verbs;
+  c.cmd_fd = -1;
+  c.async_fd = -1;
+  c.num_comp_vectors = kCompletionVectors;
+  pthread_mutex_init(&c.mutex, nullptr);
+  const auto opened = LiveEngine::open(*context);
+  if (!opened) {
+    const Status status = opened.status();
+    TURNOUT_LOG(hca, error, "opening the virtual adapter failed: mlx5: {}", status.text());
+    return status.sys_errno() != 0 ? status.sys_errno() : ENODEV;
+  }
+  engine_ = opened.value();
+  context_ = std::move(context);
+  ib_uverbs_get_context_resp answer{};
+  const int fd = events_.add(*this, nullptr, c.async_fd);
+  if (fd < 0) {
+    const int error = errno;
+    verbs().close(*context_);
+    context_.reset();
+    return error;
+  }
+  answer.async_fd = static_cast<std::uint32_t>(fd);
+  answer.num_comp_vectors = kCompletionVectors;
+  mlx5_ib_alloc_ucontext_resp driver{};
+  driver.qp_tab_size = kMaxQps;
+  driver.bf_reg_size = 0;  // stores of eight bytes only: each store is a fault
+  driver.tot_bfregs =
+      (asked.total_num_bfregs + kRegistersOfPage - 1) / kRegistersOfPage * kRegistersOfPage;
+  driver.cache_line_size = 64;
+  driver.max_sq_desc_sz = kMlx5MaxBlocks * kMlx5BlockBytes;
+  driver.max_rq_desc_sz = kMaxSge * kMlx5UnitBytes;
+  driver.max_send_wqebb = kMaxQpWr;
+  driver.max_recv_wr = kMaxQpWr;
+  driver.max_srq_recv_wr = kMaxSrqWr - 1;
+  driver.num_ports = 1;
+  driver.response_length = sizeof driver;
+  driver.cqe_version = std::min<std::uint8_t>(asked.max_cqe_version, 1);
+  driver.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE;
+  driver.log_uar_size = 12;
+  driver.num_uars_per_page = 1;
+  return command.answer(answer, driver);
+}
+
+int CommandFile::query_device(Mlx5Command& command) {
+  (void)command.request<ib_uverbs_query_device>();
+  return command.answer(answer_of(device_attributes(*context_)));
+}
+
+int CommandFile::query_device_extended(Mlx5Command& command) {
+  if (command.request<ib_uverbs_ex_query_device>().comp_mask != 0) return EINVAL;
+  const ibv_device_attr_ex a = extended_attributes(*context_);
+  ib_uverbs_ex_query_device_resp out{};
+  out.base = answer_of(a.orig_attr);
+  out.response_length = sizeof out;
+  out.odp_caps.general_caps = a.odp_caps.general_caps;
+  out.odp_caps.per_transport_caps.rc_odp_caps = a.odp_caps.per_transport_caps.rc_odp_caps;
+  out.odp_caps.per_transport_caps.uc_odp_caps = a.odp_caps.per_transport_caps.uc_odp_caps;
+  out.odp_caps.per_transport_caps.ud_odp_caps = a.odp_caps.per_transport_caps.ud_odp_caps;
+  out.timestamp_mask = a.completion_timestamp_mask;
+  out.hca_core_clock = a.hca_core_clock;
+  out.device_cap_flags_ex = a.device_cap_flags_ex;
+  out.xrc_odp_caps = a.xrc_odp_caps;
+  mlx5_ib_query_device_resp driver{};
+  driver.response_length = sizeof driver;
+  return command.answer(out, driver);
+}
+
+int CommandFile::query_port(Mlx5Command& command) {
+  if (command.request<ib_uverbs_query_port>().port_num != kPort) return EINVAL;
+  const ibv_port_attr a = port_attributes(*context_);
+  ib_uverbs_query_port_resp out{};
+  out.port_cap_flags = a.port_cap_flags;
+  out.max_msg_sz = a.max_msg_sz;
+  out.gid_tbl_len = static_cast<std::uint32_t>(a.gid_tbl_len);
+  out.pkey_tbl_len = a.pkey_tbl_len;
+  out.lid = a.lid;
+  out.sm_lid = a.sm_lid;
+  out.state = static_cast<std::uint8_t>(a.state);
+  out.max_mtu = static_cast<std::uint8_t>(a.max_mtu);
+  out.active_mtu = static_cast<std::uint8_t>(a.active_mtu);
+  out.max_vl_num = a.max_vl_num;
+  out.subnet_timeout = a.subnet_timeout;
+  out.active_width = a.active_width;
+  out.active_speed = a.active_speed;
+  out.phys_state = a.phys_state;
+  out.link_layer = a.link_layer;
+  return command.answer(out);
+}
+
+int CommandFile::alloc_pd(Mlx5Command& command) {
+  (void)command.request<ib_uverbs_alloc_pd>();
+  Pd* const pd = verbs().alloc_pd(*context_);
+  if (pd == nullptr) return errno;
+  const ib_uverbs_alloc_pd_resp answer{domains_.add(std::unique_ptr<Domain>(new Domain{pd}))};
+  return command.answer(answer, mlx5_ib_alloc_pd_resp{pd->number & 0xff'ffff});
+}
+
+int CommandFile::dealloc_pd(Mlx5Command& command) {
+  const std::uint32_t handle = command.request<ib_uverbs_dealloc_pd>().pd_handle;
+  const Domain* const domain = domains_.find(handle);
+  if (domain == nullptr) return EINVAL;
+  if (const int error = destroy_domain(*domain->pd); error != 0) return error;
+  domains_.remove(handle);
+  return 0;
+}
+
+int CommandFile::open_xrcd(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_open_xrcd>();
+  Xrcd* const xrcd =
+      verbs().open_xrcd(*context_, static_cast<int>(asked.fd), static_cast<int>(asked.oflags));
+  if (xrcd == nullptr) return errno;
+  return command.answer(
+      ib_uverbs_open_xrcd_resp{xrc_domains_.add(std::unique_ptr<XrcDomain>(new XrcDomain{xrcd}))});
+}
+
+int CommandFile::close_xrcd(Mlx5Command& command) {
+  const std::uint32_t handle = command.request<ib_uverbs_close_xrcd>().xrcd_handle;
+  const XrcDomain* const domain = xrc_domains_.find(handle);
+  if (domain == nullptr) return EINVAL;
+  if (const int error = verbs().close_xrcd(*domain->xrcd); error != 0) return error;
+  xrc_domains_.remove(handle);
+  return 0;
+}
+
+namespace {
+
+// Rights that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE), but those that it knows.
+unsigned known_rights(std::uint32_t asked) noexcept {
+  return asked & ~(static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE) &
+                   ~static_cast<unsigned>(IBV_ACCESS_RELAXED_ORDERING));
+}
+
+}  // namespace
+
+int CommandFile::reg_mr(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_reg_mr>();
+  const Domain* const domain = domains_.find(asked.pd_handle);
+  if (domain == nullptr) return EINVAL;
+  Mr* const mr =
+      verbs().register_memory(*domain->pd, reinterpret_cast<void*>(asked.start), asked.length,
+                              asked.hca_va, known_rights(asked.access_flags));
+  if (mr == nullptr) return errno;
+  return command.answer(ib_uverbs_reg_mr_resp{regions_.add(std::unique_ptr<Region>(new Region{mr})),
+                                              mr->verbs.lkey, mr->verbs.rkey});
+}
+
+int CommandFile::rereg_mr(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_rereg_mr>();
+  const Region* const region = regions_.find(asked.mr_handle);
+  if (region == nullptr) return EINVAL;
+  constexpr std::uint32_t kKnown =
+      IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+  if ((asked.flags & ~kKnown) != 0 || asked.flags == 0) return EINVAL;
+  Reregistration change;
+  if ((asked.flags & IBV_REREG_MR_CHANGE_PD) != 0) {
+    const Domain* const domain = domains_.find(asked.pd_handle);
+    if (domain == nullptr) return EINVAL;
+    change.pd = domain->pd;
+  }
+  change.moves = (asked.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  change.address = reinterpret_cast<void*>(asked.start);
+  change.length = asked.length;
+  change.changes_access = (asked.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+  change.access = known_rights(asked.access_flags);
+  if (const int error = verbs().reregister(*region->mr, change); error != 0) return error;
+  return command.answer(ib_uverbs_rereg_mr_resp{region->mr->verbs.lkey, region->mr->verbs.rkey});
+}
+
+int CommandFile::dereg_mr(Mlx5Command& command) {
+  const std::uint32_t handle = command.request<ib_uverbs_dereg_mr>().mr_handle;
+  const Region* const region = regions_.find(handle);
+  if (region == nullptr) return EINVAL;
+  if (const int error = verbs().deregister(*region->mr); error != 0) return error;
+  regions_.remove(handle);
+  return 0;
+}
+
+int CommandFile::alloc_mw(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_alloc_mw>();
+  const Domain* const domain = domains_.find(asked.pd_handle);
+  if (domain == nullptr) return EINVAL;
+  Mw* const mw = verbs().alloc_window(*domain->pd, static_cast<ibv_mw_type>(asked.mw_type));
+  if (mw == nullptr) return errno;
+  return command.answer(ib_uverbs_alloc_mw_resp{
+      windows_.add(std::unique_ptr<Window>(new Window{mw})), mw->verbs.rkey});
+}
+
+int CommandFile::dealloc_mw(Mlx5Command& command) {
+  const std::uint32_t handle = command.request<ib_uverbs_dealloc_mw>().mw_handle;
+  const Window* const window = windows_.find(handle);
+  if (window == nullptr) return EINVAL;
+  if (const int error = verbs().dealloc_window(*window->mw); error != 0) return error;
+  windows_.remove(handle);
+  return 0;
+}
+
+int CommandFile::attach_mcast(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_attach_mcast>();
+  const Pair* const pair = qps_.find(asked.qp_handle);
+  if (pair == nullptr) return EINVAL;
+  ibv_gid group;
+  std::memcpy(group.raw, asked.gid, sizeof group.raw);
+  return verbs().attach(*pair->qp, group);
+}
+
+int CommandFile::detach_mcast(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_detach_mcast>();
+  const Pair* const pair = qps_.find(asked.qp_handle);
+  if (pair == nullptr) return EINVAL;
+  ibv_gid group;
+  std::memcpy(group.raw, asked.gid, sizeof group.raw);
+  return verbs().detach(*pair->qp, group);
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// libturnout-mlx5.so: the device behind /dev/infiniband/uverbsN of the shim; see device_calls.h.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/file_descriptor.h"
+#include "base/log.h"
+#include "hca/device/export.h"
+#include "hca/mlx5/command_file.h"
+#include "hca/mlx5/device_calls.h"
+
+#include <rdma/ib_user_verbs.h>
+
+namespace turnout::hca {
+namespace {
+
+void (*mark_descriptor)(int fd, bool ours, bool command) = nullptr;
+
+// The descriptors of this process that are the device's.
+class OpenFiles final : public EventFiles {
+ public:
+  struct File {
+    std::shared_ptr<CommandFile> commands;
+    bool is_command = false;
+    Channel* channel = nullptr;  // of a completion channel
+  };
+
+  static OpenFiles& instance() {
+    static auto* const one = new OpenFiles;  // the program may use it while it exits
+    return *one;
+  }
+
+  // A new command file; -1 and errno.
+  int open() {
+    const std::lock_guard lock(mutex_);
+    if (!pages_ && !make_pages()) return -1;
+    const int fd = fcntl(pages_.get(), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    files_[fd] = {std::make_shared<CommandFile>(*this), true, nullptr};
+    mark_descriptor(fd, true, true);
+    return fd;
+  }
+
+  // What the descriptor is; nothing: not ours.
+  File find(int fd) {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(fd);
+    return found != files_.end() ? found->second : File{};
+  }
+
+  int close(int fd) {
+    File gone;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = files_.find(fd);
+      if (found != files_.end()) {
+        gone = std::move(found->second);
+        files_.erase(found);
+      }
+      mark_descriptor(fd, false, false);
+    }
+    if (gone.is_command) {
+      gone.commands->end();
+      Doorbells::instance().remove_file();
+    }
+    return ::close(fd);
+  }
+
+  int add(CommandFile& file, Channel* channel, int pipe) override {
+    const int fd = fcntl(pipe, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, open] : files_) {
+      if (open.is_command && open.commands.get() == &file) {
+        files_[fd] = {open.commands, false, channel};
+        mark_descriptor(fd, true, false);
+        return fd;
+      }
+    }
+    ::close(fd);
+    errno = EBADF;
+    return -1;
+  }
+
+  Channel* channel_of(const CommandFile& file, int fd) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(fd);
+    const bool known = found != files_.end() && found->second.commands.get() == &file;
+    return known ? found->second.channel : nullptr;
+  }
+
+ private:
+  // The file that command files are: empty, so that its mappings are doorbells.
+  bool make_pages() {
+    Descriptor fd(memfd_create("turnout-mlx5", MFD_CLOEXEC));
+    struct stat st {};
+    if (!fd || fstat(fd.get(), &st) != 0) return false;
+    Doorbells::instance().add_file(st.st_dev, st.st_ino);
+    pages_ = std::move(fd);
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::map<int, File> files_;
+  Descriptor pages_;
+};
+
+ssize_t failure(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+int open_file(int) {
+  return OpenFiles::instance().open();
+}
+
+ssize_t write_file(int fd, const void* bytes, std::size_t count) {
+  const OpenFiles::File file = OpenFiles::instance().find(fd);
+  if (!file.is_command) return failure(EINVAL);
+  const int error = file.commands->write(bytes, count);
+  return error == 0 ? static_cast<ssize_t>(count) : failure(error);
+}
+
+ssize_t read_file(int fd, void* bytes, std::size_t count) {
+  const OpenFiles::File file = OpenFiles::instance().find(fd);
+  if (file.commands == nullptr || file.is_command) return failure(EINVAL);
+  if (file.channel == nullptr) {
+    if (count < sizeof(ib_uverbs_async_event_desc)) return failure(EINVAL);
+    const int error = file.commands->read_event(bytes);
+    return error == 0 ? static_cast<ssize_t>(sizeof(ib_uverbs_async_event_desc)) : failure(error);
+  }
+  if (count < sizeof(ib_uverbs_comp_event_desc)) return failure(EINVAL);
+  const int error = file.commands->read_completion(*file.channel, bytes);
+  return error == 0 ? static_cast<ssize_t>(sizeof(ib_uverbs_comp_event_desc)) : failure(error);
+}
+
+// Without the newer interface every library uses write().
+int control(int, unsigned long, void*) {
+  errno = ENOTTY;
+  return -1;
+}
+
+int close_file(int fd) {
+  return OpenFiles::instance().close(fd);
+}
+
+bool bus_error(const siginfo_t* info, void* ucontext) {
+  return Doorbells::instance().store(*info, ucontext);
+}
+
+constexpr Mlx5DeviceCalls kCalls = {
+    sizeof(Mlx5DeviceCalls), open_file, write_file, read_file, control, close_file, bus_error};
+
+}  // namespace
+}  // namespace turnout::hca
+
+TURNOUT_EXPORT const turnout::hca::Mlx5DeviceCalls* turnout_mlx5_device(
+    void (*mark)(int fd, bool ours, bool command)) {
+  turnout::hca::mark_descriptor = mark;
+  return &turnout::hca::kCalls;
+}

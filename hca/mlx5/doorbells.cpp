@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/mlx5/doorbells.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "base/file_descriptor.h"
+#include "base/log.h"
+#include "hca/device/data_path.h"
+#include "hca/live/mlx5_queues.h"
+#include "hca/mlx5/send_queue.h"
+#include "hca/mlx5/store_instruction.h"
+
+namespace turnout::hca {
+namespace {
+
+constexpr std::uint64_t kPageMask = 4095;
+constexpr std::uint64_t kFirstSendRegister = 0x800;  // in its page; before it: completion queues
+
+template <class T>
+std::atomic<T*>* table(std::size_t count) noexcept {
+  void* const p = mmap(nullptr, count * sizeof(std::atomic<T*>), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : static_cast<std::atomic<T*>*>(p);
+}
+
+void raise_high(std::atomic<std::uint32_t>& high, std::uint32_t index) noexcept {
+  std::uint32_t now = high.load();
+  while (now < index + 1 && !high.compare_exchange_weak(now, index + 1)) {
+  }
+}
+
+// Is `page` a mapping of this file? From /proc/self/maps: "begin-end mode offset major:minor
+// inode".
+bool is_mapping_of(std::uint64_t page, std::uint64_t device, std::uint64_t inode) noexcept {
+  const Descriptor fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  if (!fd) return false;
+  char text[4096];
+  std::size_t kept = 0;
+  for (;;) {
+    const ssize_t n = read(fd.get(), text + kept, sizeof text - 1 - kept);
+    if (n <= 0) return false;
+    kept += static_cast<std::size_t>(n);
+    text[kept] = '\0';
+    char* line = text;
+    for (char* end = nullptr; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
+      *end = '\0';
+      unsigned long begin = 0, after = 0, number = 0;
+      unsigned major_number = 0, minor_number = 0;
+      if (std::sscanf(line, "%lx-%lx %*s %*s %x:%x %lu", &begin, &after, &major_number,
+                      &minor_number, &number) != 5 ||
+          page < begin || page >= after) {
+        continue;
+      }
+      return number == inode && makedev(major_number, minor_number) == device;
+    }
+    kept = std::strlen(line);
+    if (kept == sizeof text - 1) kept = 0;  // a long name: its line has been looked at
+    std::memmove(text, line, kept);
+  }
+}
+
+#if defined(__x86_64__)
+// By the number that instructions have of them.
+constexpr int kRegisters[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
+                              REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                              REG_R12, REG_R13, REG_R14, REG_R15};
+#endif
+
+}  // namespace
+
+void Mlx5Cq::arm() noexcept {
+  const auto* const words = reinterpret_cast<const std::uint32_t*>(doorbell);  // NOLINT
+  const std::uint32_t word = be32toh(__atomic_load_n(words + 1, __ATOMIC_ACQUIRE));
+  seen = word;
+  constexpr std::uint32_t kSolicitedOnly = 1U << 24;
+  DataPath& data_path = *context_of(cq->verbs.context).data_path;
+  (void)data_path.request_notify(*cq, (word & kSolicitedOnly) != 0);
+  // What came before counts, too, unlike with ibv_req_notify_cq(3) of other devices.
+  queues->tell_of_entry_behind(*cq, word & 0xff'ffff);
+}
+
+Doorbells& Doorbells::instance() noexcept {
+  static auto* const one = new Doorbells;  // threads may store while the process exits
+  return *one;
+}
+
+Doorbells::Doorbells() noexcept
+    : sends_(table<Mlx5SendQueue>(kMaxQps)), cqs_(table<Mlx5Cq>(kMaxCqs)) {}
+
+void Doorbells::add_file(dev_t device, ino_t inode) noexcept {
+  device_.store(device);
+  inode_.store(inode);
+}
+
+void Doorbells::remove_file() noexcept {
+  for (auto& page : pages_) page.store(0);
+}
+
+void Doorbells::add(Mlx5SendQueue& queue) noexcept {
+  const std::uint32_t index = queue.qp().index;
+  sends_[index].store(&queue, std::memory_order_release);
+  raise_high(send_high_, index);
+}
+
+void Doorbells::remove(const Mlx5SendQueue& queue) noexcept {
+  sends_[queue.qp().index].store(nullptr, std::memory_order_release);
+}
+
+void Doorbells::add(Mlx5Cq& queue) noexcept {
+  cqs_[queue.cq->index].store(&queue, std::memory_order_release);
+  raise_high(cq_high_, queue.cq->index);
+}
+
+void Doorbells::remove(const Mlx5Cq& queue) noexcept {
+  cqs_[queue.cq->index].store(nullptr, std::memory_order_release);
+}
+
+bool Doorbells::is_doorbell(std::uint64_t page) noexcept {
+  for (const auto& known : pages_) {
+    if (known.load(std::memory_order_relaxed) == page) return true;
+  }
+  if (!is_mapping_of(page, device_.load(), inode_.load())) return false;
+  for (auto& known : pages_) {
+    std::uint64_t free = 0;
+    if (known.compare_exchange_strong(free, page)) break;
+  }
+  return true;
+}
+
+bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
+  const auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
+  if (!is_doorbell(address & ~kPageMask)) return false;
+  auto& registers = static_cast<ucontext_t*>(ucontext)->uc_mcontext;
+#if defined(__x86_64__)
+  auto& counter = registers.gregs[REG_RIP];
+#elif defined(__aarch64__)
+  auto& counter = registers.pc;
+#else
+#error "the doorbells of this processor are not known"
+#endif
+  const auto instruction =
+      decode_store(reinterpret_cast<const std::uint8_t*>(counter));  // NOLINT: it just ran
+  if (!instruction) {
+    TURNOUT_LOG(hca, error,
+                "store to a doorbell failed: {:#x}: the instruction at {:#x} is not known; report "
+                "its bytes with `x/16xb` of gdb",
+                address, counter);
+    return false;
+  }
+  // The number of the queue is in the second word of what was stored.
+  bool known = false;
+  std::uint32_t second = 0;
+#if defined(__x86_64__)
+  if (instruction->bytes == 8 && instruction->general_register >= 0) {
+    const auto value =
+        static_cast<std::uint64_t>(registers.gregs[kRegisters[instruction->general_register]]);
+    second = be32toh(static_cast<std::uint32_t>(value >> 32));
+    known = true;
+  }
+#endif
+  counter += instruction->length;
+  if ((address & kPageMask) >= kFirstSendRegister) {
+    if (known) {
+      const std::uint32_t number = second >> 8;
+      Mlx5SendQueue* const queue = sends_[number & (kMaxQps - 1)].load(std::memory_order_acquire);
+      if (queue != nullptr && queue->qp().number == number) {
+        queue->run();
+        return true;
+      }
+    }
+    const std::uint32_t high = send_high_.load();
+    for (std::uint32_t i = 0; i < high; ++i) {
+      if (auto* const queue = sends_[i].load(std::memory_order_acquire)) queue->run();
+    }
+    return true;
+  }
+  if (known) {
+    Mlx5Cq* const queue = cqs_[second & (kMaxCqs - 1)].load(std::memory_order_acquire);
+    if (queue != nullptr) {
+      queue->arm();
+      return true;
+    }
+  }
+  const std::uint32_t high = cq_high_.load();
+  for (std::uint32_t i = 0; i < high; ++i) {
+    auto* const queue = cqs_[i].load(std::memory_order_acquire);
+    if (queue == nullptr) continue;
+    const auto* const words = reinterpret_cast<const std::uint32_t*>(queue->doorbell);  // NOLINT
+    if (be32toh(__atomic_load_n(words + 1, __ATOMIC_ACQUIRE)) != queue->seen) queue->arm();
+  }
+  return true;
+}
+
+}  // namespace turnout::hca

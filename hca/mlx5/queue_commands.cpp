@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Commands of completion channels, completion queues and shared receive queues.
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <bit>
+
+#include "hca/device/common_objects.h"
+#include "hca/live/mlx5_queues.h"
+#include "hca/mlx5/command_file.h"
+
+namespace turnout::hca {
+
+struct CommandFile::CqRequest {
+  std::uint64_t user_handle;
+  std::uint32_t cqe, comp_vector;
+  std::int32_t comp_channel;
+  bool timestamps;
+};
+
+int CommandFile::create_channel(Mlx5Command& command) {
+  (void)command.request<ib_uverbs_create_comp_channel>();
+  Channel* const channel = verbs().create_channel(*context_);
+  if (channel == nullptr) return errno;
+  const int fd = events_.add(*this, channel, channel->verbs.fd);
+  if (fd < 0) {
+    const int error = errno;
+    (void)verbs().destroy_channel(*channel);
+    return error;
+  }
+  channels_.push_back(channel);
+  return command.answer(ib_uverbs_create_comp_channel_resp{static_cast<std::uint32_t>(fd)});
+}
+
+int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
+                         std::uint32_t& handle) {
+  const auto mlx5 = command.driver_request<mlx5_ib_create_cq>();
+  // The library asks for one less than it has: a power of two.
+  if (request.cqe >= kMaxCqe || (mlx5.cqe_size != 64 && mlx5.cqe_size != 128)) return EINVAL;
+  if (mlx5.cqe_comp_en != 0) return EOPNOTSUPP;
+  const std::uint32_t entries = std::bit_ceil(request.cqe + 1);
+  if ((mlx5.db_addr & 7) != 0 || (mlx5.buf_addr & 63) != 0) return EINVAL;
+  if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * mlx5.cqe_size) ||
+      !is_writable(mlx5.db_addr, 8)) {
+    return EFAULT;
+  }
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = entries;
+  attr.cq_context = reinterpret_cast<void*>(request.user_handle);
+  attr.comp_vector = request.comp_vector;
+  if (request.timestamps) attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  if (request.comp_channel >= 0) {
+    Channel* const channel = events_.channel_of(*this, request.comp_channel);
+    if (channel == nullptr) return EINVAL;
+    attr.channel = &channel->verbs;
+  }
+  Cq* const cq = verbs().create_cq(*context_, attr);
+  if (cq == nullptr) return errno;
+  Mlx5CqRecord where{};
+  where.buffer = mlx5.buf_addr;
+  where.doorbell = mlx5.db_addr;
+  where.entries = entries;
+  where.stride = mlx5.cqe_size;
+  engine_->mlx5_queues().attach(*cq, where);
+  auto queue = std::unique_ptr<Queue>(new Queue{cq, {}});
+  queue->doorbell.cq = cq;
+  queue->doorbell.doorbell = mlx5.db_addr;
+  queue->doorbell.queues = &engine_->mlx5_queues();
+  Doorbells::instance().add(queue->doorbell);
+  handle = cqs_.add(std::move(queue));
+  return 0;
+}
+
+int CommandFile::create_cq(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_create_cq>();
+  std::uint32_t handle = 0;
+  const CqRequest request{asked.user_handle, asked.cqe, asked.comp_vector, asked.comp_channel,
+                          true};
+  if (const int error = make_cq(request, command, handle); error != 0) return error;
+  const Cq& cq = *cqs_.find(handle)->cq;
+  ib_uverbs_create_cq_resp answer{};
+  answer.cq_handle = handle;
+  answer.cqe = static_cast<std::uint32_t>(cq.verbs.cqe) - 1;
+  return command.answer(answer, mlx5_ib_create_cq_resp{cq.index, 0});
+}
+
+int CommandFile::create_cq_extended(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_ex_create_cq>();
+  constexpr std::uint32_t kKnown =
+      IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+  if (asked.comp_mask != 0 || (asked.flags & ~kKnown) != 0) return EOPNOTSUPP;
+  std::uint32_t handle = 0;
+  const CqRequest request{asked.user_handle, asked.cqe, asked.comp_vector, asked.comp_channel,
+                          true};
+  if (const int error = make_cq(request, command, handle); error != 0) return error;
+  const Cq& cq = *cqs_.find(handle)->cq;
+  ib_uverbs_ex_create_cq_resp answer{};
+  answer.base.cq_handle = handle;
+  answer.base.cqe = static_cast<std::uint32_t>(cq.verbs.cqe) - 1;
+  answer.response_length = sizeof answer;
+  return command.answer(answer, mlx5_ib_create_cq_resp{cq.index, 0});
+}
+
+int CommandFile::resize_cq(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_resize_cq>();
+  const auto mlx5 = command.driver_request<mlx5_ib_resize_cq>();
+  Queue* const queue = cqs_.find(asked.cq_handle);
+  if (queue == nullptr || asked.cqe >= kMaxCqe) return EINVAL;
+  const std::uint32_t entries = std::bit_ceil(asked.cqe + 1);
+  const std::uint32_t stride = mlx5.cqe_size;
+  if ((stride != 64 && stride != 128) || (mlx5.buf_addr & 63) != 0) return EINVAL;
+  if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * stride)) return EFAULT;
+  engine_->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride);
+  return command.answer(ib_uverbs_resize_cq_resp{entries - 1, 0});
+}
+
+// Moderation bounds how late an event may come: ours come at once.
+int CommandFile::modify_cq(Mlx5Command&) {
+  return 0;
+}
+
+int CommandFile::end(Queue& queue) {
+  // Its program has said so to its own library.
+  queue.cq->verbs.comp_events_completed = queue.cq->comp_events_read;
+  queue.cq->verbs.async_events_completed = queue.cq->async_events_read;
+  if (queue.cq->users.load() != 0) return EBUSY;
+  Doorbells::instance().remove(queue.doorbell);
+  return verbs().destroy_cq(*queue.cq);
+}
+
+int CommandFile::destroy_cq(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_destroy_cq>();
+  Queue* const queue = cqs_.find(asked.cq_handle);
+  if (queue == nullptr) return EINVAL;
+  const ib_uverbs_destroy_cq_resp answer{queue->cq->comp_events_read, queue->cq->async_events_read};
+  if (const int error = end(*queue); error != 0) return error;
+  cqs_.remove(asked.cq_handle);
+  return command.answer(answer);
+}
+
+int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::uint32_t pd,
+                          ibv_srq_init_attr attr, const std::uint32_t* xrc) {
+  const auto mlx5 = command.driver_request<mlx5_ib_create_srq>();
+  const Domain* const domain = domains_.find(pd);
+  if (domain == nullptr || attr.attr.max_wr == 0 || attr.attr.max_wr >= kMaxSrqWr ||
+      attr.attr.max_sge > kMaxSge || (mlx5.flags & ~std::uint32_t{MLX5_SRQ_FLAG_SIGNATURE}) != 0) {
+    return EINVAL;
+  }
+  if ((mlx5.flags & MLX5_SRQ_FLAG_SIGNATURE) != 0) return EOPNOTSUPP;
+  // As libmlx5 and the kernel compute them.
+  const std::uint32_t entries = std::bit_ceil(attr.attr.max_wr + 1);
+  const std::uint32_t stride =
+      std::max(32U, std::bit_ceil((1 + std::max(attr.attr.max_sge, 1U)) * kMlx5UnitBytes));
+  if ((mlx5.db_addr & 3) != 0 || (mlx5.buf_addr & 15) != 0) return EINVAL;
+  if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * stride) ||
+      !is_writable(mlx5.db_addr, 4)) {
+    return EFAULT;
+  }
+  Xrcd* xrcd = nullptr;
+  Cq* cq = nullptr;
+  if (xrc != nullptr) {
+    const XrcDomain* const found = xrc_domains_.find(xrc[0]);
+    const Queue* const queue = cqs_.find(xrc[1]);
+    if (found == nullptr || queue == nullptr) return EINVAL;
+    xrcd = found->xrcd;
+    cq = queue->cq;
+  }
+  const ibv_srq_attr wanted = attr.attr;
+  attr.srq_context = reinterpret_cast<void*>(user_handle);
+  attr.attr.max_wr = entries - 1;
+  attr.attr.max_sge = std::min(kMaxSge, stride / kMlx5UnitBytes - 1);
+  Srq* const srq = verbs().create_srq(*domain->pd, attr, xrcd, cq);
+  if (srq == nullptr) return errno;
+  Mlx5ReceiveRecord where{};
+  where.buffer = mlx5.buf_addr;
+  where.doorbell = mlx5.db_addr;
+  where.entries = entries;
+  where.stride = stride;
+  where.user_index = mlx5.uidx & 0xff'ffff;
+  where.linked = 1;
+  engine_->mlx5_queues().attach(*srq, where);
+  if (wanted.srq_limit != 0) {
+    ibv_srq_attr limit{};
+    limit.srq_limit = wanted.srq_limit;
+    (void)verbs().modify_srq(*srq, limit, IBV_SRQ_LIMIT);
+  }
+  ib_uverbs_create_srq_resp answer{};
+  answer.srq_handle = srqs_.add(std::unique_ptr<Shared>(new Shared{srq}));
+  answer.max_wr = entries - 1;
+  answer.max_sge = wanted.max_sge;
+  answer.srqn = srq->number;
+  return command.answer(answer, mlx5_ib_create_srq_resp{srq->number, 0});
+}
+
+int CommandFile::create_srq(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_create_srq>();
+  ibv_srq_init_attr attr{};
+  attr.attr = {asked.max_wr, asked.max_sge, asked.srq_limit};
+  return make_srq(command, asked.user_handle, asked.pd_handle, attr, nullptr);
+}
+
+int CommandFile::create_xsrq(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_create_xsrq>();
+  ibv_srq_init_attr attr{};
+  attr.attr = {asked.max_wr, asked.max_sge, asked.srq_limit};
+  const std::uint32_t xrc[] = {asked.xrcd_handle, asked.cq_handle};
+  if (asked.srq_type != IBV_SRQT_BASIC && asked.srq_type != IBV_SRQT_XRC) return EOPNOTSUPP;
+  return make_srq(command, asked.user_handle, asked.pd_handle, attr,
+                  asked.srq_type == IBV_SRQT_XRC ? xrc : nullptr);
+}
+
+int CommandFile::modify_srq(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_modify_srq>();
+  const Shared* const shared = srqs_.find(asked.srq_handle);
+  if (shared == nullptr) return EINVAL;
+  ibv_srq_attr attr{};
+  attr.max_wr = asked.max_wr;
+  attr.srq_limit = asked.srq_limit;
+  return verbs().modify_srq(*shared->srq, attr, static_cast<int>(asked.attr_mask));
+}
+
+int CommandFile::query_srq(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_query_srq>();
+  const Shared* const shared = srqs_.find(asked.srq_handle);
+  if (shared == nullptr) return EINVAL;
+  ibv_srq_attr attr{};
+  if (const int error = verbs().query_srq(*shared->srq, attr); error != 0) return error;
+  return command.answer(ib_uverbs_query_srq_resp{attr.max_wr, attr.max_sge, attr.srq_limit, 0});
+}
+
+int CommandFile::destroy_srq(Mlx5Command& command) {
+  const auto asked = command.request<ib_uverbs_destroy_srq>();
+  const Shared* const shared = srqs_.find(asked.srq_handle);
+  if (shared == nullptr) return EINVAL;
+  Srq& srq = *shared->srq;
+  const ib_uverbs_destroy_srq_resp answer{srq.events_read};
+  srq.verbs.events_completed = srq.events_read;
+  if (const int error = verbs().destroy_srq(srq); error != 0) return error;
+  srqs_.remove(asked.srq_handle);
+  return command.answer(answer);
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/mlx5/store_instruction.h"
+
+namespace turnout::hca {
+
+#if defined(__x86_64__)
+
+namespace {
+
+struct Prefixes {
+  bool operand_size = false;  // 66
+  bool repeat = false;        // F2, F3
+  bool wide = false;          // REX.W
+  bool extended = false;      // REX.R
+};
+
+// Bytes of ModRM, SIB and displacement; 0: the operand is a register.
+std::uint32_t operand_bytes(const std::uint8_t* at) noexcept {
+  const unsigned mode = *at >> 6, memory = *at & 7U;
+  if (mode == 3) return 0;
+  std::uint32_t bytes = 1;
+  unsigned base = memory;
+  if (memory == 4) {
+    base = at[1] & 7U;
+    ++bytes;
+  }
+  if (mode == 1) return bytes + 1;
+  if (mode == 2) return bytes + 4;
+  return base == 5 ? bytes + 4 : bytes;  // relative to the instruction, or an address
+}
+
+// Of the map 0F: stores of vector registers and movnti.
+bool stores_vector(std::uint8_t opcode) noexcept {
+  switch (opcode) {
+    case 0x11:  // movups, movupd, movss, movsd
+    case 0x13:  // movlps, movlpd
+    case 0x17:  // movhps, movhpd
+    case 0x29:  // movaps, movapd
+    case 0x2b:  // movntps, movntpd
+    case 0x7e:  // movd, movq
+    case 0x7f:  // movdqa, movdqu, movq
+    case 0xd6:  // movq
+    case 0xe7:  // movntdq, movntq
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::optional<StoreInstruction> decode_store(const std::uint8_t* code) noexcept {
+  Prefixes prefixes;
+  std::uint32_t at = 0;
+  for (;; ++at) {
+    const std::uint8_t byte = code[at];
+    if (at == 4) return {};
+    if (byte == 0x66) {
+      prefixes.operand_size = true;
+    } else if (byte == 0xf2 || byte == 0xf3) {
+      prefixes.repeat = true;
+    } else if (byte != 0x2e && byte != 0x3e && byte != 0x64 && byte != 0x65) {  // segments
+      break;
+    }
+  }
+  std::uint8_t byte = code[at++];
+  if (byte == 0xc5 || byte == 0xc4) {  // VEX of two bytes, or of three with map 1
+    if (byte == 0xc4 && (code[at++] & 0x1f) != 1) return {};
+    ++at;
+    byte = code[at++];
+    const std::uint32_t operand = operand_bytes(code + at);
+    if (!stores_vector(byte) || operand == 0) return {};
+    return StoreInstruction{at + operand, 0, -1};
+  }
+  if ((byte & 0xf0) == 0x40) {
+    prefixes.wide = (byte & 8) != 0;
+    prefixes.extended = (byte & 4) != 0;
+    byte = code[at++];
+  }
+  const auto store = [&](std::uint32_t bytes, bool general,
+                         std::uint32_t immediate) -> std::optional<StoreInstruction> {
+    const std::uint32_t operand = operand_bytes(code + at);
+    if (operand == 0) return {};
+    const int number = ((code[at] >> 3) & 7) | (prefixes.extended ? 8 : 0);
+    return StoreInstruction{at + operand + immediate, bytes, general ? number : -1};
+  };
+  const std::uint32_t word = prefixes.wide ? 8 : prefixes.operand_size ? 2 : 4;
+  switch (byte) {
+    case 0x88:
+      return store(1, false, 0);
+    case 0x89:
+      return store(word, true, 0);
+    case 0xc6:
+      return store(1, false, 1);
+    case 0xc7:
+      return store(word, false, prefixes.operand_size && !prefixes.wide ? 2 : 4);
+    case 0x0f:
+      break;
+    default:
+      return {};
+  }
+  byte = code[at++];
+  if (byte == 0xc3) return store(word, true, 0);  // movnti
+  return stores_vector(byte) ? store(0, false, 0) : std::nullopt;
+}
+
+#else
+
+std::optional<StoreInstruction> decode_store(const std::uint8_t*) noexcept {
+  return StoreInstruction{4, 0, -1};
+}
+
+#endif
+
+}  // namespace turnout::hca
