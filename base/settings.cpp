@@ -216,7 +216,8 @@ void warn_about_environment() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view line(*entry);
     const std::string_view variable = line.substr(0, line.find('='));
-    if (variable == "TURNOUT_SHIM_ROOT") continue;  // of `turnout verbs` to its programs
+    // Of `turnout verbs` to its programs.
+    if (variable == "TURNOUT_SHIM_ROOT" || variable == "TURNOUT_SHIM_MLX5") continue;
     for (const std::string_view prefix : {kPrefix, kLibfabricPrefix}) {
       if (variable.starts_with(prefix)) warn_unknown_variable(variable, prefix);
     }

@@ -31,6 +31,7 @@ struct VerbsOptions {
   std::string profile;  // TURNOUT_ADAPTER; empty: as it is
   std::vector<std::string> faults;   // TURNOUT_FAULT; empty: as it is
   bool mlx5dv = false;               // the program may hear that mlx5dv is there
+  bool mlx5 = false;                 // an mlx5 device below the system's libraries
   std::vector<std::string> program;  // with its arguments
 };
 
@@ -44,10 +45,13 @@ struct Library {
   bool needed;
 };
 // In the order of preloading; the shim is the last before the system's.
-constexpr std::array<Library, 4> kLibraries = {{{"libibverbs.so.1", true},
-                                                {"libmlx5.so.1", true},
-                                                {"librdmacm.so.1", false},
-                                                {"libturnout-shim.so", true}}};
+constexpr const char* kShim = "libturnout-shim.so";
+constexpr std::array<Library, 4> kLibraries = {
+    {{"libibverbs.so.1", true}, {"libmlx5.so.1", true}, {"librdmacm.so.1", false}, {kShim, true}}};
+// Loaded by the shim.
+constexpr const char* kMlx5Device = "libturnout-mlx5.so";
+// The adapter that it is (TURNOUT_ADAPTER).
+constexpr std::string_view kMlx5Adapter = kAdapterNames[1];
 
 struct Libraries {
   std::string folder;
@@ -100,13 +104,30 @@ void set_variable(const std::string& variable, const std::string& value) {
   ::unsetenv(fmt::format("FI_{}", variable).c_str());
 }
 
+// What of the variable is not in our folder.
+std::vector<std::string> others(const std::string& folder, const char* variable,
+                                std::string_view separators) {
+  const char* const old = std::getenv(variable);
+  std::vector<std::string> words = split(old == nullptr ? "" : old, separators);
+  std::erase_if(words, [&](const std::string& word) {
+    std::error_code error;
+    const fs::path real = fs::weakly_canonical(word, error);
+    return !error && (real == folder || real.parent_path() == folder);
+  });
+  return words;
+}
+
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
                        const std::string& tree) {
   Variables variables;
   if (!options.fabric.empty()) variables.emplace_back("TURNOUT_FABRIC", options.fabric);
-  if (!options.profile.empty()) variables.emplace_back("TURNOUT_ADAPTER", options.profile);
+  if (options.mlx5) {
+    variables.emplace_back("TURNOUT_ADAPTER", kMlx5Adapter);
+  } else if (!options.profile.empty()) {
+    variables.emplace_back("TURNOUT_ADAPTER", options.profile);
+  }
   // UCX takes a yes of mlx5dv_is_supported for an mlx5's work queues in memory.
   if (options.mlx5dv) {
     variables.emplace_back("TURNOUT_MLX5DV", "yes");
@@ -116,6 +137,20 @@ Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
   if (const char* const plan = environment_value("fault"); plan != nullptr)
     variables.emplace_back("TURNOUT_FAULT", plan);
   variables.emplace_back("TURNOUT_SHIM_ROOT", tree);
+  if (options.mlx5) {
+    // The system's libraries, and ours only below them.
+    std::vector<std::string> preloaded = others(libraries.folder, "LD_PRELOAD", ": ");
+    preloaded.insert(preloaded.begin(), fmt::format("{}/{}", libraries.folder, kShim));
+    variables.emplace_back("TURNOUT_SHIM_MLX5",
+                           fmt::format("{}/{}", libraries.folder, kMlx5Device));
+    variables.emplace_back(
+        "LD_LIBRARY_PATH",
+        fmt::format("{}", fmt::join(others(libraries.folder, "LD_LIBRARY_PATH", ":;"), ":")));
+    variables.emplace_back("LD_PRELOAD", fmt::format("{}", fmt::join(preloaded, ":")));
+    return variables;
+  }
+  // Of a `turnout verbs --mlx5` around this one.
+  if (std::getenv("TURNOUT_SHIM_MLX5") != nullptr) variables.emplace_back("TURNOUT_SHIM_MLX5", "");
   // For dlopen("libibverbs.so.1") of programs and plug-ins.
   variables.emplace_back("LD_LIBRARY_PATH",
                          put_before({libraries.folder}, "LD_LIBRARY_PATH", ":;"));
@@ -135,11 +170,32 @@ Status check_faults(const std::string& plan) {
   return error == nullptr ? Status{} : Status(Code::invalid, error);
 }
 
+TreeOptions tree_options(const VerbsOptions& options, const Libraries& libraries) {
+  return {.connection_manager = libraries.connection_manager && !options.mlx5,
+          .mlx5 = options.mlx5};
+}
+
+// What cannot be had together.
+Status check_together(const VerbsOptions& options) {
+  if (!options.mlx5) return {};
+  if (options.mlx5dv) {
+    return {Code::invalid,
+            "--mlx5 and --mlx5dv exclude each other: mlx5dv is the system's with --mlx5"};
+  }
+  if (!options.profile.empty() && options.profile != kMlx5Adapter) {
+    return {Code::invalid,
+            fmt::format("--mlx5 and --profile {} exclude each other: the mlx5 device is a {}",
+                        options.profile, kMlx5Adapter)};
+  }
+  return {};
+}
+
 int print_environment(const VerbsOptions& options, const Libraries& libraries,
                       const verbs::Device& device) {
-  const Result<std::string> folder = keep_folder(be64toh(device.attributes().node_guid));
+  const Result<std::string> folder =
+      keep_folder(be64toh(device.attributes().node_guid), options.mlx5 ? "-mlx5" : "");
   if (!folder) return fail(folder.status());
-  const Status status = write_tree(folder.value(), device, libraries.connection_manager);
+  const Status status = write_tree(folder.value(), device, tree_options(options, libraries));
   if (!status.ok()) return fail(status);
   for (const auto& [name, value] : variables_of(options, libraries, folder.value())) {
     fmt::print("export {}={}\n", name, shell_quoted(value));
@@ -151,14 +207,19 @@ int run_verbs(const VerbsOptions& options) {
   if (options.env != options.program.empty()) {
     fmt::print(
         stderr,
-        "Usage: turnout verbs [--fabric NAME] [--profile NAME] [--fault SPEC]... [--mlx5dv] -- "
-        "PROGRAM [ARGS...]\n"
-        "       turnout verbs [--fabric NAME] [--profile NAME] [--fault SPEC]... --env\n");
+        "Usage: turnout verbs [--fabric NAME] [--profile NAME] [--fault SPEC]... "
+        "[--mlx5dv | --mlx5] -- PROGRAM [ARGS...]\n"
+        "       turnout verbs [--fabric NAME] [--profile NAME] [--fault SPEC]... [--mlx5] --env\n");
+    return kWrongUse;
+  }
+  if (Status s = check_together(options); !s.ok()) {
+    complain("turnout verbs", s);
     return kWrongUse;
   }
   // The library that answers below reads them, too.
   if (!options.fabric.empty()) set_variable("TURNOUT_FABRIC", options.fabric);
   if (!options.profile.empty()) set_variable("TURNOUT_ADAPTER", options.profile);
+  if (options.mlx5) set_variable("TURNOUT_ADAPTER", std::string(kMlx5Adapter));
   // The program's libraries tell of names that nobody knows.
   Result<Settings> settings = Settings::load(UnknownNames::ignore);
   if (!settings) return fail(settings.status());
@@ -179,7 +240,7 @@ int run_verbs(const VerbsOptions& options) {
   Result<PassingFolder> folder = make_passing_folder();
   if (!folder) return fail(folder.status());
   const std::string& tree = **folder;
-  Status status = write_tree(tree, *device.value(), libraries.value().connection_manager);
+  Status status = write_tree(tree, *device.value(), tree_options(options, libraries.value()));
   if (!status.ok()) return fail(status);
   // Before the program begins: a fabric without processes is made anew.
   device.value().reset();
@@ -209,6 +270,9 @@ void add_verbs(CLI::App& app, int* argc, char** argv) {
   verbs->add_flag("--mlx5dv", options->mlx5dv,
                   "report mlx5dv support (TURNOUT_MLX5DV): for programs that use DC through "
                   "mlx5dv, but no direct access to mlx5 queues");
+  verbs->add_flag("--mlx5", options->mlx5,
+                  "emulate a ConnectX-5 (mlx5_0) below the system's own libibverbs and libmlx5, "
+                  "which the program uses unchanged");
   verbs->footer(
       "Everything after -- or after the first positional argument is passed to the program.");
 }

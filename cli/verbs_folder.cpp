@@ -102,11 +102,11 @@ void sweep_folders() {
   for (const fs::path& path : left_over) fs::remove_all(path, error);
 }
 
-Result<std::string> keep_folder(std::uint64_t guid) {
+Result<std::string> keep_folder(std::uint64_t guid, std::string_view ending) {
   std::error_code error;
   std::string base = runtime_folder();
   if (const fs::path real = fs::canonical(base, error); !error) base = real.string();
-  std::string path = fmt::format("{}/turnout-{}-verbs-{:016x}", base, ::geteuid(), guid);
+  std::string path = fmt::format("{}/turnout-{}-verbs-{:016x}{}", base, ::geteuid(), guid, ending);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return folder_failure("create", path, errno);
   }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -26,7 +27,8 @@ using PassingFolder = std::unique_ptr<const std::string, RemoveFolder>;  // its 
 // Removes folders of processes of this user that are no more. What cannot be removed stays.
 void sweep_folders();
 
-// The one that stays, made if need be, below XDG_RUNTIME_DIR or /tmp.
-[[nodiscard]] Result<std::string> keep_folder(std::uint64_t guid);
+// The one that stays, made if need be, below XDG_RUNTIME_DIR or /tmp. `ending` of its name: "", or
+// what tells another kind of files from those.
+[[nodiscard]] Result<std::string> keep_folder(std::uint64_t guid, std::string_view ending);
 
 }  // namespace turnout::cli

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -26,6 +27,9 @@ namespace fs = std::filesystem;
 
 // Connections are made over 127.0.0.1; programs take the interface's name and address from here.
 constexpr std::string_view kInterface = "lo";
+
+constexpr unsigned kMellanoxOnPci = 0x15b3;
+constexpr unsigned kConnectX5Card = 0x0020;  // subsystem
 
 // As the kernel names them; the number is the place.
 constexpr std::array<std::string_view, 6> kStates = {"NOP",   "DOWN",   "INIT",
@@ -92,16 +96,18 @@ class Writer {
   }
   // A value of sysfs: a file with a line.
   void line(const std::string& name, std::string_view value) {
+    file(name, fmt::format("{}\n", value), 0444);
+  }
+  void file(const std::string& name, std::string_view text, mode_t mode) {
     folder(fs::path(name).parent_path().string());
     if (!status_.ok()) return;
     const std::string whole = path(name), part = fmt::format("{}.{}", whole, ::getpid());
     const Descriptor fd(
         ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-    const Status written =
-        fd ? write_all(fd.get(), fmt::format("{}\n", value)) : folder_failure("write", part, errno);
+    const Status written = fd ? write_all(fd.get(), text) : folder_failure("write", part, errno);
     if (!written.ok()) {
       status_ = folder_failure("write", part, written.sys_errno());
-    } else if (::fchmod(fd.get(), 0444) != 0 || ::rename(part.c_str(), whole.c_str()) != 0) {
+    } else if (::fchmod(fd.get(), mode) != 0 || ::rename(part.c_str(), whole.c_str()) != 0) {
       status_ = folder_failure("write", whole, errno);
     }
   }
@@ -170,41 +176,63 @@ void write_port(Writer& writer, const std::string& folder, const verbs::Device& 
   }
 }
 
+// The PCI function; there is none, and all processors are as near.
+void write_function(Writer& writer, const std::string& folder, const ibv_device_attr& attributes,
+                    bool mlx5) {
+  const unsigned part = attributes.vendor_part_id & 0xffff;
+  // The adapter's attributes have Mellanox's number for network addresses.
+  const unsigned vendor = mlx5 ? kMellanoxOnPci : attributes.vendor_id & 0xffff;
+  writer.line(folder + "vendor", fmt::format("{:#06x}", vendor));
+  writer.line(folder + "device", fmt::format("{:#06x}", part));
+  if (mlx5) {
+    writer.line(folder + "subsystem_vendor", fmt::format("{:#06x}", vendor));
+    writer.line(folder + "subsystem_device", fmt::format("{:#06x}", kConnectX5Card));
+    writer.line(folder + "class", "0x020700");  // an InfiniBand controller
+    writer.line(folder + "modalias", fmt::format("pci:v{:08X}d{:08X}sv{:08X}sd{:08X}bc02sc07i00",
+                                                 vendor, part, vendor, kConnectX5Card));
+  }
+  writer.line(folder + "numa_node", "-1");
+  writer.folder(folder + "net");
+  writer.link(fmt::format("{}net/{}", folder, kInterface),
+              fmt::format("/sys/class/net/{}", kInterface));
+}
+
 }  // namespace
 
-Status write_tree(const std::string& folder, const verbs::Device& device, bool connection_manager) {
+Status write_tree(const std::string& folder, const verbs::Device& device,
+                  const TreeOptions& options) {
   Writer writer(folder);
   const ibv_device& names = *device.context()->device;
   const ibv_device_attr& attributes = device.attributes();
-  const std::string adapter = fmt::format("sys/class/infiniband/{}/", names.name);
+  const std::string name = options.mlx5 ? "mlx5_0" : names.name;
+  const std::string adapter = fmt::format("sys/class/infiniband/{}/", name);
   writer.line(adapter + "node_type", "1: CA");
   writer.line(adapter + "node_guid", guid_text(attributes.node_guid));
   writer.line(adapter + "sys_image_guid", guid_text(attributes.sys_image_guid));
   writer.line(adapter + "node_desc", "Turnout virtual adapter");
   writer.line(adapter + "fw_ver", attributes.fw_ver);
   writer.line(adapter + "hw_rev", fmt::format("{:x}", attributes.hw_ver));
-  writer.line(adapter + "hca_type", "turnout");
-  writer.line(adapter + "board_id", "turnout");
+  writer.line(adapter + "hca_type", options.mlx5 ? "MT4119" : "turnout");
+  writer.line(adapter + "board_id", options.mlx5 ? "MT_0000000012" : "turnout");
   write_port(writer, fmt::format("{}ports/{}/", adapter, device.port_number()), device);
+  write_function(writer, adapter + "device/", attributes, options.mlx5);
 
-  // Of the PCI function; it has none, and all processors are as near.
-  writer.line(adapter + "device/vendor", fmt::format("{:#06x}", attributes.vendor_id & 0xffff));
-  writer.line(adapter + "device/device",
-              fmt::format("{:#06x}", attributes.vendor_part_id & 0xffff));
-  writer.line(adapter + "device/numa_node", "-1");
-  writer.folder(adapter + "device/net");
-  writer.link(fmt::format("{}device/net/{}", adapter, kInterface),
-              fmt::format("/sys/class/net/{}", kInterface));
-
+  // The kernel's device number of uverbs0 is 231:192; no device has the adapter's here.
+  const int number = std::atoi(names.dev_name + std::string_view("uverbs").size());
   const std::string verbs = fmt::format("sys/class/infiniband_verbs/{}/", names.dev_name);
   writer.line("sys/class/infiniband_verbs/abi_version", "6");
-  writer.line(verbs + "ibdev", names.name);
+  writer.line(verbs + "ibdev", name);
   writer.line(verbs + "abi_version", "1");
-  writer.line(verbs + "dev", "231:192");  // the kernel's first; no device has it here
-  writer.link(verbs + "device", fmt::format("../../infiniband/{}/device", names.name));
+  writer.line(verbs + "dev", fmt::format("231:{}", 192 + number));
+  writer.link(verbs + "device", fmt::format("../../infiniband/{}/device", name));
 
-  writer.device(fmt::format("dev/infiniband/{}", names.dev_name));
-  if (connection_manager) writer.device("dev/infiniband/rdma_cm");
+  const std::string command_file = fmt::format("dev/infiniband/{}", names.dev_name);
+  if (options.mlx5) {
+    writer.file(command_file, "", 0600);
+  } else {
+    writer.device(command_file);
+  }
+  if (options.connection_manager) writer.device("dev/infiniband/rdma_cm");
   return writer.status();
 }
 

@@ -15,9 +15,16 @@
 
 namespace turnout::cli {
 
-// `connection_manager`: our librdmacm is there. To the system's, what is in the place of rdma_cm
-// would seem to take every command.
+struct TreeOptions {
+  // Our librdmacm is there. To the system's, what is in the place of rdma_cm would seem to take
+  // every command.
+  bool connection_manager = false;
+  // As an mlx5 driver would provide them for a ConnectX-5 named mlx5_0, for rdma-core's libraries
+  // and those who tell adapters by their PCI functions, such as UCX. The command file is an empty
+  // file: the shim shows it as a character device.
+  bool mlx5 = false;
+};
 [[nodiscard]] Status write_tree(const std::string& folder, const verbs::Device& device,
-                                bool connection_manager);
+                                const TreeOptions& options);
 
 }  // namespace turnout::cli

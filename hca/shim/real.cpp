@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <iterator>
 
+#include "hca/shim/mlx5.h"
+
 namespace turnout::shim {
 
 namespace {
@@ -34,6 +36,7 @@ void* look_up(unsigned index) noexcept {
 [[gnu::constructor]] void prepare() noexcept {
   for (unsigned index = 0; index < std::size(kNames); ++index) look_up(index);
   read_root();
+  read_device();
 }
 
 }  // namespace

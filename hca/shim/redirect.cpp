@@ -26,6 +26,8 @@ constexpr Text literal(const char (&text)[kSize]) {
 constexpr Text kOurs[] = {literal("/dev/infiniband"), literal("/sys/class/infiniband"),
                           literal("/sys/class/infiniband_verbs")};
 
+constexpr int kLastNumber = 99'999;  // of a command file
+
 // A copy: programs that write their title over the environment's memory take the original with it.
 char root_copy[PATH_MAX];
 std::size_t root_copy_size = 0;
@@ -164,6 +166,23 @@ const char* place_of(int folder, const char* path, Place& place) noexcept {
   if (folder_wanted || size == 0) plain[size++] = '/';
   plain[size] = '\0';
   return ours ? place.text : plain;
+}
+
+int command_file_number(const char* place) noexcept {
+  constexpr Text kCommandFile = literal("/dev/infiniband/uverbs");
+  const Text tree = root();
+  if (tree.size == 0 || std::strncmp(place, tree.at, tree.size) != 0) return -1;
+  const char* digit = place + tree.size;
+  if (std::strncmp(digit, kCommandFile.at, kCommandFile.size) != 0) return -1;
+  digit += kCommandFile.size;
+  // As the kernel writes it: without zeros in front, and a minor device number at most.
+  if (*digit == '\0' || (*digit == '0' && digit[1] != '\0')) return -1;
+  int number = 0;
+  for (; *digit != '\0'; ++digit) {
+    if (*digit < '0' || *digit > '9' || number > kLastNumber) return -1;
+    number = number * 10 + (*digit - '0');
+  }
+  return number <= kLastNumber && is_there(AT_FDCWD, place) ? number : -1;
 }
 
 char* shown(char* path) noexcept {

@@ -30,6 +30,9 @@ void read_root() noexcept;
 // with errno: the path is ours and too long.
 [[nodiscard]] const char* place_of(int folder, const char* path, Place& place) noexcept;
 
+// N of a place that is TREE/dev/infiniband/uverbsN and is there, else -1.
+[[nodiscard]] int command_file_number(const char* place) noexcept;
+
 // Turns a path inside the tree into the one that programs know it by, in place; null is let pass.
 char* shown(char* path) noexcept;
 
