@@ -28,6 +28,8 @@ namespace fs = std::filesystem;
 // Connections are made over 127.0.0.1; programs take the interface's name and address from here.
 constexpr std::string_view kInterface = "lo";
 
+// Where the kernel would have the mlx5's PCI function: on a bus that no host has.
+constexpr std::string_view kFunction = "devices/turnout/0000:ff:00.0";
 constexpr unsigned kMellanoxOnPci = 0x15b3;
 constexpr unsigned kConnectX5Card = 0x0020;  // subsystem
 
@@ -188,6 +190,8 @@ void write_function(Writer& writer, const std::string& folder, const ibv_device_
     writer.line(folder + "subsystem_vendor", fmt::format("{:#06x}", vendor));
     writer.line(folder + "subsystem_device", fmt::format("{:#06x}", kConnectX5Card));
     writer.line(folder + "class", "0x020700");  // an InfiniBand controller
+    writer.line(folder + "current_link_speed", "16.0 GT/s PCIe");
+    writer.line(folder + "current_link_width", "16");
     writer.line(folder + "modalias", fmt::format("pci:v{:08X}d{:08X}sv{:08X}sd{:08X}bc02sc07i00",
                                                  vendor, part, vendor, kConnectX5Card));
   }
@@ -205,7 +209,10 @@ Status write_tree(const std::string& folder, const verbs::Device& device,
   const ibv_device& names = *device.context()->device;
   const ibv_device_attr& attributes = device.attributes();
   const std::string name = options.mlx5 ? "mlx5_0" : names.name;
-  const std::string adapter = fmt::format("sys/class/infiniband/{}/", name);
+  const std::string shown = fmt::format("sys/class/infiniband/{}", name);
+  // UCX takes the function's number from where the link leads.
+  const std::string adapter =
+      options.mlx5 ? fmt::format("sys/{}/infiniband/{}/", kFunction, name) : shown + "/";
   writer.line(adapter + "node_type", "1: CA");
   writer.line(adapter + "node_guid", guid_text(attributes.node_guid));
   writer.line(adapter + "sys_image_guid", guid_text(attributes.sys_image_guid));
@@ -215,7 +222,14 @@ Status write_tree(const std::string& folder, const verbs::Device& device,
   writer.line(adapter + "hca_type", options.mlx5 ? "MT4119" : "turnout");
   writer.line(adapter + "board_id", options.mlx5 ? "MT_0000000012" : "turnout");
   write_port(writer, fmt::format("{}ports/{}/", adapter, device.port_number()), device);
-  write_function(writer, adapter + "device/", attributes, options.mlx5);
+  if (options.mlx5) {
+    write_function(writer, fmt::format("sys/{}/", kFunction), attributes, true);
+    writer.link(adapter + "device", "../..");
+    writer.folder("sys/class/infiniband");
+    writer.link(shown, fmt::format("../../{}/infiniband/{}", kFunction, name));
+  } else {
+    write_function(writer, adapter + "device/", attributes, false);
+  }
 
   // The kernel's device number of uverbs0 is 231:192; no device has the adapter's here.
   const int number = std::atoi(names.dev_name + std::string_view("uverbs").size());

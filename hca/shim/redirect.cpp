@@ -24,7 +24,7 @@ constexpr Text literal(const char (&text)[kSize]) {
 }
 
 constexpr Text kOurs[] = {literal("/dev/infiniband"), literal("/sys/class/infiniband"),
-                          literal("/sys/class/infiniband_verbs")};
+                          literal("/sys/class/infiniband_verbs"), literal("/sys/devices/turnout")};
 
 constexpr int kLastNumber = 99'999;  // of a command file
 
@@ -107,7 +107,10 @@ void read_root() noexcept {
 
 bool may_be_ours(const char* path) noexcept {
   if (path == nullptr) return false;
-  if (std::strstr(path, "infiniband") != nullptr) return true;
+  if (std::strstr(path, "infiniband") != nullptr ||
+      std::strstr(path, "/devices/turnout") != nullptr) {
+    return true;
+  }
   // The folder may be in the part of the path that a relative one does not have.
   return path[0] != '/' &&
          (std::strstr(path, "turnout") != nullptr || std::strstr(path, "uverbs") != nullptr ||

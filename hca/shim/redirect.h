@@ -2,8 +2,8 @@
 // Where a path that a kernel driver would have is found: in the tree of ordinary files that
 // TURNOUT_SHIM_ROOT names.
 //
-// Ours are /dev/infiniband, /sys/class/infiniband and /sys/class/infiniband_verbs with what is
-// below them, as far as the system has nothing of that name itself: what is really there stays as
+// Ours are /dev/infiniband, /sys/class/infiniband, /sys/class/infiniband_verbs and
+// /sys/devices/turnout with what is below them, as far as the system has nothing of that name itself: what is really there stays as
 // it is. Paths may be relative (to the working folder or to an open one) and may have `.` and `..`,
 // which are taken by name: a link inside the tree does not change what its `..` means.
 //

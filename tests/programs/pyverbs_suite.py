@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """rdma-core's own tests (Debian's package rdma-core, run with pyverbs) on the virtual adapter.
 
-    pyverbs_suite.py BUILD [--least N] [--markdown]
+    pyverbs_suite.py BUILD [--mlx5] [--least N] [--markdown]
 
 All tests run in one process under `turnout verbs`, with the adapter as a ConnectX-5. None may fail, at
 least N must pass, and whatever is skipped must be skipped for a reason of the table below, which says of
@@ -91,14 +91,13 @@ def unpack(folder):
     shutil.copy(target / "args_parser.py", folder)
 
 
-def run(build, folder):
+def run(build, folder, adapter):
     """{name: (outcome, why)}, and what the process said. A test that never ended is the one that crashed."""
     unpack(folder)
     results = folder / "results"
     # No variable of ours or of mlx5's from outside.
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TURNOUT_", "MLX"))}
-    command = [str(build / "bin" / "turnout"), "verbs", "--fabric", f"pyverbs-{os.getpid()}", "--profile", "connectx-5",
-               "--mlx5dv", "--", "/usr/bin/python3", "-c", RUNNER, str(folder), str(results)]
+    command = [str(build / "bin" / "turnout"), "verbs", "--fabric", f"pyverbs-{os.getpid()}", *adapter, "--", "/usr/bin/python3", "-c", RUNNER, str(folder), str(results)]
     process = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              text=True, errors="replace", timeout=LIMIT)
     outcomes = {}
@@ -115,6 +114,8 @@ def reason(why):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--mlx5", action="store_true",
+                        help="with the system's own libibverbs and libmlx5, on the emulated mlx5")
     parser.add_argument("--least", type=int, default=LEAST, help="tests that must pass")
     parser.add_argument("--markdown", action="store_true", help="the table of what is skipped")
     options = parser.parse_args()
@@ -122,7 +123,8 @@ def main():
         print("rdma-core's tests are not here: apt-get install rdma-core python3-pyverbs", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="turnout-pyverbs-") as folder:
-        outcomes, said, status = run(options.build.resolve(), pathlib.Path(folder))
+        outcomes, said, status = run(options.build.resolve(), pathlib.Path(folder),
+                                     ["--mlx5"] if options.mlx5 else ["--profile", "connectx-5", "--mlx5dv"])
 
     count = collections.Counter(outcome for outcome, _ in outcomes.values())
     skips = collections.Counter()
