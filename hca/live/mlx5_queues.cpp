@@ -95,6 +95,7 @@ void Mlx5Queues::put_entry(const Mlx5CqRecord& where, Token owner, std::uint64_t
 bool Mlx5Queues::is_full(std::uint32_t index, const CqRecord& cq, std::uint64_t tail) noexcept {
   Mlx5CqRecord& record = fabric.mlx5_cq(index);
   const std::uint64_t position = tail + record.announced;
+  if (record.unchecked != 0) return false;
   if (position - record.consumed < record.entries) return false;
   std::uint32_t word = 0;
   if (!read(cq.owner.load(std::memory_order_relaxed), record.doorbell, &word, sizeof word)) {
