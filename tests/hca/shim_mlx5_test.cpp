@@ -473,6 +473,38 @@ TEST_F(ShimMlx5, IsLeftByAThreadThatIsCancelled) {
   close(ends[1]);
 }
 
+int written_by_handler = -1;
+void write_and_leave(int) {
+  if (write(written_by_handler, "x", 1) == 1) siglongjmp(leaving, 1);
+}
+
+TEST_F(ShimMlx5, KnowsAHandlerThatInterruptsIt) {
+  int ends[2];
+  make_event(ends);
+  written_by_handler = fd_;
+  struct sigaction action = {}, old = {};
+  action.sa_handler = write_and_leave;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &old), 0);
+  const int reads = fake_->reads, writes = fake_->writes;
+  const pthread_t self = pthread_self();
+  std::thread interrupter([&] {
+    while (fake_->reads == reads) std::this_thread::yield();
+    pthread_kill(self, SIGUSR1);
+  });
+  if (sigsetjmp(leaving, 1) == 0) {
+    char byte = 0;
+    EXPECT_EQ(read(ends[0], &byte, 1), -1) << "nothing is there";
+    ADD_FAILURE() << "not left";
+  }
+  interrupter.join();
+  EXPECT_EQ(fake_->writes, writes + 1);
+  EXPECT_EQ(write(fd_, "x", 1), 1);
+  EXPECT_EQ(fake_->writes, writes + 2);
+  sigaction(SIGUSR1, &old, nullptr);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST_F(ShimMlx5, TakesActionsAndFaultsOfManyThreads) {
   std::atomic<bool> stop{false};
   std::thread setter([&] {
