@@ -12,21 +12,23 @@
 
 using namespace turnout::shim;
 
+#define CALLER __builtin_return_address(0)
+
 extern "C" {
 
 TURNOUT_SHIM(ssize_t, read, (int fd, void* bytes, size_t count)) {
-  if (goes_to_device(fd)) return read_device_file(fd, bytes, count);
+  if (goes_to_device(fd, CALLER)) return read_device_file(fd, bytes, count);
   return call_real<ssize_t>(Function::read, fd, bytes, count);
 }
 
 TURNOUT_SHIM(ssize_t, __read_chk, (int fd, void* bytes, size_t count, size_t there)) {
   // The C library ends the process of one that asks for more than there is space for.
-  if (goes_to_device(fd) && count <= there) return read_device_file(fd, bytes, count);
+  if (goes_to_device(fd, CALLER) && count <= there) return read_device_file(fd, bytes, count);
   return call_real<ssize_t>(Function::__read_chk, fd, bytes, count, there);
 }
 
 TURNOUT_SHIM(ssize_t, write, (int fd, const void* bytes, size_t count)) {
-  if (goes_to_device(fd)) return write_device_file(fd, bytes, count);
+  if (goes_to_device(fd, CALLER)) return write_device_file(fd, bytes, count);
   return call_real<ssize_t>(Function::write, fd, bytes, count);
 }
 
@@ -35,12 +37,12 @@ TURNOUT_SHIM(int, ioctl, (int fd, unsigned long request, ...)) {
   va_start(rest, request);
   void* const argument = va_arg(rest, void*);
   va_end(rest);
-  if (goes_to_device(fd)) return control_device_file(fd, request, argument);
+  if (goes_to_device(fd, CALLER)) return control_device_file(fd, request, argument);
   return call_real<int>(Function::ioctl, fd, request, argument);
 }
 
 TURNOUT_SHIM(int, close, (int fd)) {
-  if (mark_of(fd) != 0) return close_device_file(fd);
+  if (goes_to_device(fd, CALLER)) return close_device_file(fd);
   return call_real<int>(Function::close, fd);
 }
 
