@@ -258,6 +258,15 @@ bool RsocketStream::take_events() {
   return some;
 }
 
+// For a caller that may spin: a look at the channel is a system call, data comes without one.
+void RsocketStream::take_events_at_times() {
+  constexpr std::chrono::milliseconds kOften{1};
+  const auto now = std::chrono::steady_clock::now();
+  if (now - events_taken_ < kOften) return;
+  events_taken_ = now;
+  static_cast<void>(take_events());
+}
+
 void RsocketStream::advance() {
   if (state_ == StreamState::listening) return take_requests();
   if (state_ >= StreamState::connecting) static_cast<void>(take_events());
@@ -266,6 +275,7 @@ void RsocketStream::advance() {
     // Data can overtake the connection manager's last message.
     if (data_->heard()) enter(StreamState::connected);
   }
+  finish_if_due();
 }
 
 bool RsocketStream::look() {
@@ -310,7 +320,7 @@ int RsocketStream::end_of_connection() const noexcept {
 // Of a call that had `wanted` bytes: how many it took, or why it could not take one.
 ssize_t RsocketStream::answer_of_sending(std::size_t wanted, const IovCursor& from) {
   if (from.left() != wanted || wanted == 0) return static_cast<ssize_t>(wanted - from.left());
-  static_cast<void>(take_events());
+  take_events_at_times();
   const int error = end_of_connection();
   if (error != 0) return -error;
   return data_->broken() ? -EPIPE : -EAGAIN;
@@ -359,16 +369,15 @@ ssize_t RsocketStream::try_receive(IovCursor& to, int flags, MessageAddress& fro
   const std::size_t least =
       peek && (flags & MSG_WAITALL) != 0 ? std::min(to.left(), data_->ring_size()) : 1;
   for (bool looked = false;; looked = true) {
-    const bool ended =
-        read_shut_ || data_->finished() || data_->broken() || state_ == StreamState::disconnected;
+    const bool ended = data_->finished() || data_->broken() || state_ == StreamState::disconnected;
     if (data_->unread() >= least || (ended && data_->unread() != 0)) {
       return static_cast<ssize_t>(data_->read(to, peek));
     }
-    if (read_shut_ || data_->finished()) return 0;
+    if (data_->finished()) return 0;
     if (looked) break;
     look();
     if (data_->unread() < least && state_ != StreamState::disconnected) {
-      static_cast<void>(take_events());
+      take_events_at_times();
     }
   }
   if (data_->broken() && state_ != StreamState::disconnected) return -ECONNRESET;
@@ -428,7 +437,7 @@ short RsocketStream::events() {
   if (state_ == StreamState::connecting) return 0;
   if (state_ == StreamState::failed) return POLLIN | POLLOUT | POLLERR | POLLHUP;
   look();
-  if (data_->unread() == 0) static_cast<void>(take_events());
+  if (data_->unread() == 0) take_events_at_times();
   int all = 0;
   if (data_->unread() != 0 || read_shut_) all |= POLLIN | POLLRDNORM;
   if (data_->finished()) all |= POLLIN | POLLRDNORM | POLLRDHUP;

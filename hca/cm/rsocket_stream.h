@@ -8,6 +8,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include <chrono>
 #include <deque>
 #include <memory>
 
@@ -72,6 +73,7 @@ class RsocketStream final : public Rsocket {
   void enter(StreamState state);
   void fail(int error);
   [[nodiscard]] bool take_events();
+  void take_events_at_times();
   void on_event(const rdma_cm_event& event);
   [[nodiscard]] int make_data();
   [[nodiscard]] int send_request();
@@ -88,6 +90,7 @@ class RsocketStream final : public Rsocket {
   std::unique_ptr<RsocketChannel> data_;
   RsocketMappings mappings_;
   StreamState state_ = StreamState::fresh;
+  std::chrono::steady_clock::time_point events_taken_{};
   bool read_shut_ = false, write_shut_ = false, finish_due_ = false;
   // A listener's.
   std::size_t backlog_ = 0;

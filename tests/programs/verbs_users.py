@@ -57,7 +57,7 @@ def cases():
         common = ["--ioengine=rdma", f"--verb={verb}", "--iodepth=16"] + size
         yield (f"fio {verb}", {}, ["fio", "--name=receiver", "--rw=read"] + common + ["--port"], ["--port"],
                ["--hostname=127.0.0.1", "--rw=write"])
-    # All of them compare the contents (-T v). udpong's server never ends: Datagram.* of hca_rsocket_test instead.
+    # All of them compare the contents (-T v). udpong's server never ends: hca.rsocket_programs.
     for program, modes in (("rstream", {"": [], "blocking": ["-T", "b"], "nonblocking": ["-T", "n"],
                                         "by event": ["-T", "a"], "resolved": ["-T", "r"], "forked": ["-T", "f"]}),
                            ("riostream", {"": [], "nonblocking": ["-T", "n"]})):
