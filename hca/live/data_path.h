@@ -56,8 +56,8 @@ class LiveDataPath final : public DataPath, LiveParts {
     enqueue(qp, wqe);
     return 0;
   }
-  // Behind what is queued; executes what nothing holds up.
-  void enqueue(Qp& qp, const SendWqe& wqe) {
+  // Behind what is queued; executes what nothing holds up. Not part of the common way.
+  [[gnu::noinline]] void enqueue(Qp& qp, const SendWqe& wqe) {
     const QpPhase phase = qp.record->phase();
     qp.queue.push_back(wqe);
     if (phase == QpPhase::err || phase == QpPhase::sqe) {

@@ -57,7 +57,7 @@ class Memory {
   // names its key.
   [[nodiscard]] bool describe(std::uint64_t registration, DirectRegion& out) const noexcept;
   // Is what describe() told of this registration still so? The caller's hazard names its key.
-  [[nodiscard]] bool is_registered(std::uint64_t registration) const noexcept {
+  [[nodiscard, gnu::always_inline]] bool is_registered(std::uint64_t registration) const noexcept {
     const std::uint32_t index = static_cast<std::uint32_t>(registration) >> 8;
     const MrRecord& record = fabric_.mr(index);
     return record.key.load(std::memory_order_acquire) == static_cast<std::uint32_t>(registration) &&
