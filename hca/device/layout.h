@@ -23,7 +23,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 11;
+inline constexpr std::uint32_t kLayoutVersion = 12;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -289,7 +289,8 @@ struct alignas(64) XrcHandleRecord {
 };
 static_assert(sizeof(XrcHandleRecord) == 64);
 
-enum class MrKind : std::uint32_t { process, shared };  // owner's memory | pages of a file
+// The owner's memory, pages of a file, or none: a null region, which gives zeros and keeps nothing.
+enum class MrKind : std::uint32_t { process, shared, null };
 // A region itself, or a window of one (ibv_alloc_mw(3)).
 enum class WindowKind : std::uint32_t { none, type_1, type_2 };
 

@@ -186,12 +186,14 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
   for (std::uint32_t i = 0; i < local.count; ++i) {
     const Segment& part = local.part[i];
     if (part.length == 0) continue;
+    const bool dropped = reads && memory.are_zeros(part.data);
     const Access moved =
-        judge(target, place.direct == nullptr && part.length >= SharedCopies::kLeast
-                          ? shared_copies.copy({reads, wqe.rkey, target.number, address, place,
-                                                part.data, part.length})
-                      : reads ? memory.read(part.data, place, part.length)
-                              : memory.write(place, part.data, part.length));
+        dropped ? Access::ok
+                : judge(target, place.direct == nullptr && part.length >= SharedCopies::kLeast
+                                    ? shared_copies.copy({reads, wqe.rkey, target.number, address,
+                                                          place, part.data, part.length})
+                                : reads ? memory.read(part.data, place, part.length)
+                                        : memory.write(place, part.data, part.length));
     if (moved != Access::ok) {
       if (takes && moved != Access::unreachable) {
         deliver(qp, wqe, target, receive,
@@ -240,7 +242,7 @@ Attempt Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments
   access = judge(target, access);
   if (access == Access::unreachable) return Step::no_answer;
   if (access != Access::ok) return remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
-  std::memcpy(local.part[0].data, &old, 8);
+  if (!memory.are_zeros(local.part[0].data)) std::memcpy(local.part[0].data, &old, 8);
   return Step::done;
 }
 
@@ -264,7 +266,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
     while (room > 0) {
       const Segment& from = data.part[part];
       const std::uint64_t n = std::min(room, from.length - used);
-      if (n > 0) {
+      if (n > 0 && !place.null) {
         if (const Access moved = memory.write(place, from.data + used, n); moved != Access::ok) {
           return moved;
         }
