@@ -72,8 +72,10 @@ class RsocketStream final : public Rsocket {
   }
   void enter(StreamState state);
   void fail(int error);
-  [[nodiscard]] bool take_events();
-  void take_events_at_times();
+  // at_times: for a caller that may spin. A look at the channel is a system call; data comes
+  // without.
+  enum class Look : std::uint8_t { now, at_times };
+  [[nodiscard]] bool take_events(Look when = Look::now);
   void on_event(const rdma_cm_event& event);
   [[nodiscard]] int make_data();
   [[nodiscard]] int send_request();

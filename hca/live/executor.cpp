@@ -41,7 +41,7 @@ inline RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   const std::uint32_t number = to_one ? qp.attr.dest_qp_num : wqe.dest_qpn;
   if (!(to_one ? qp.reachable : wqe.reachable) || number > 0xffffff) return target;
   QpRecord& record = fabric.qp(number & (kMaxQps - 1));
-  hazards.name(qp, number, wqe.rkey);
+  Hazards::name(fabric, qp, number, wqe.rkey);
   const std::uint64_t identity = record.identity.load(std::memory_order_acquire);
   if (identity >> 8 != number || !can_receive(QpRecord::phase_of(identity))) return target;
   bool right = false;
@@ -255,7 +255,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
     const ReceiveSge& sge = receive.sge[i];
     std::uint64_t room = std::min<std::uint64_t>(sge.length, left);
     if (room == 0) continue;
-    hazards.name(qp, number, sge.key);
+    Hazards::name(fabric, qp, number, sge.key);
     Place place;
     if (const Access found =
             memory.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);
@@ -418,6 +418,8 @@ Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
   if (is_send(wqe.opcode)) wqe.rkey = 0;
   if (qp.kind == QpKind::ud && wqe.multicast) {
     send_to_group(qp, wqe, local);
+    count(qp, wqe, local.length);
+    ++qp.record->counters.multicasts;
     return Step::done;
   }
   if (local.length > 0 && direct_writes.write(qp, wqe, local.length, [&local](std::uint8_t* to) {
@@ -426,11 +428,15 @@ Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
           to += local.part[i].length;
         }
       })) {
+    qp.record->counters.bytes += local.length;
+    qp.record->counters.packets += packets_of(local.length);
     return Step::done;
   }
-  const Attempt attempt = run(qp, wqe, local);
+  Attempt attempt = run(qp, wqe, local);
   // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.
-  return is_unacknowledged(qp.kind) ? Attempt(Step::done) : attempt;
+  if (is_unacknowledged(qp.kind)) attempt = Step::done;
+  if (attempt.step == Step::done && attempt.status == IBV_WC_SUCCESS) count(qp, wqe, local.length);
+  return attempt;
 }
 
 }  // namespace turnout::hca

@@ -10,6 +10,7 @@
 
 #include <type_traits>
 
+#include "hca/shim/counters.h"
 #include "hca/shim/redirect.h"
 
 namespace turnout::shim {
@@ -52,7 +53,9 @@ template <class Call>
 [[gnu::noinline]] auto with_place(int folder, const char* path, const Call& call) noexcept {
   Place place;
   const char* const instead = place_of(folder, path, place);
-  return instead == nullptr ? failure<decltype(call(path))>() : call(instead);
+  if (instead == nullptr) return failure<decltype(call(path))>();
+  if (instead == place.text) renew_counter(instead);
+  return call(instead);
 }
 
 // `call` with the path, or with that of the tree.
