@@ -187,8 +187,9 @@ TEST_F(Regions, NullGivesZeros) {
     EXPECT_EQ(wait_wc(p.cq_a).status, IBV_WC_SUCCESS);
     EXPECT_EQ(p.remote.data[65535], 0);
   }
+  const ibv_sge former = nowhere(null, 8);
   EXPECT_EQ(ibv_dereg_mr(null), 0);
-  post(p.a, IBV_WR_RDMA_WRITE, {{0, 8, null->lkey}}, 5, p.remote.address(), p.remote.mr->rkey);
+  post(p.a, IBV_WR_RDMA_WRITE, {former}, 5, p.remote.address(), p.remote.mr->rkey);
   EXPECT_EQ(wait_wc(p.cq_a).status, IBV_WC_LOC_PROT_ERR);
 }
 

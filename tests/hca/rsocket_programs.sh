@@ -63,7 +63,10 @@ pair() {
   printf 'ok: %s\n' "$2"
 }
 
-pair "rstream -T v -T b -S all -f ipv6 -b ::1" "rstream -T v -T b -S all -f ipv6 -s ::1"
+for size in 64 65536 1000000; do
+  common="rstream -T v -T b -f ipv6 -S $size -C 20 -I 10"
+  pair "$common -b ::1" "$common -s ::1"
+done
 # Pieces much larger than the buffers.
 pair "rstream -T v -T b -B 8192 -S 3000000 -C 5 -I 5" "rstream -T v -T b -B 8192 -S 3000000 -C 5 -I 5 -s 127.0.0.1"
 for mode in "-T b" "-T a"; do
