@@ -3,7 +3,8 @@
 //
 // All are looked up when the library is loaded, so that calls from signal handlers and from
 // children of threads that forked do not look up anything; a call before that looks up its own.
-// Nothing is allocated. A function that this C library does not have answers ENOSYS.
+// Nothing is allocated, except for the files of counters (counters.h). A function that this C
+// library does not have answers ENOSYS.
 #pragma once
 
 #include <fcntl.h>
