@@ -42,7 +42,7 @@ ALLOWED = {
     "hca/device": ["base"],
     "hca/live": ["base", "hca/device"],
     "hca/virtual": ["base", "hca/device"],
-    "hca/engines": ["hca/device", "hca/live", "hca/virtual"],
+    "hca/engines": ["base", "hca/device", "hca/live", "hca/virtual"],
     "hca/abi": ["base", "hca/device"],
     "hca/cm": ["base"],
     "hca/shim": ["hca/mlx5"],  # the interface of the device that it loads
