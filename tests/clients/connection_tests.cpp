@@ -12,12 +12,14 @@ namespace turnout::clients {
 namespace {
 
 const Ask kConnected{FI_EP_MSG, FI_MSG, {}};
+const Ask kInternet{FI_EP_MSG, FI_MSG, [](fi_info& hints) { hints.addr_format = FI_SOCKADDR_IN; }};
 
 // One side's objects, before there is an endpoint. They are used in turn: the peer is behind
 // `run`'s port or, out of band, told over the control socket.
 class Side {
  public:
-  explicit Side(const Run& run) : run_(run), info_(get_info(run, kConnected)) {
+  explicit Side(const Run& run, const Ask& ask = kConnected)
+      : run_(run), info_(get_info(run, ask)) {
     fid_fabric* fabric = nullptr;
     check(fi_fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
     fabric_.reset(fabric);
@@ -285,7 +287,7 @@ std::vector<std::byte> name_of(fid_t object) {
 
 // A passive endpoint's socket becomes that of an active one: fi_info::handle.
 void sockets(const Run& run) {
-  Side side(run);
+  Side side(run, kInternet);
   if (run.server) {
     const Bytes own = name_of(&side.passive()->fid);
     require(!own.empty(), "a passive endpoint has no name");
@@ -300,30 +302,22 @@ void sockets(const Run& run) {
     require(request.info->dest_addrlen == size &&
                 std::memcmp(request.info->dest_addr, peer.data(), size) == 0,
             "the peer's name is not the one that asked");
-    require(next_event(side.eq(), FI_SHUTDOWN).fid == &ep->fid, "another was shut down");
+    check(fi_shutdown(ep.get(), 0), "fi_shutdown");
     return;
   }
   fid_pep* pep = nullptr;
   check_offered(fi_passive_ep(side.fabric(), side.info(), &pep, nullptr), "fi_passive_ep");
   FiHandle<fid_pep> passive(pep);
   // Its name is known before anything is connected.
-  if (side.info()->src_addr == nullptr && side.info()->addr_format == FI_SOCKADDR_IN) {
-    std::array<std::uint16_t, 8> any{2 /* AF_INET */, 0, 0, 0, 0, 0, 0, 0};
-    check_offered(fi_setname(&pep->fid, any.data(), sizeof any), "fi_setname");
-  }
   const Bytes before = name_of(&pep->fid);
   const InfoPtr info(fi_dupinfo(side.info()));
   info->handle = &pep->fid;
-  std::free(info->src_addr);
-  info->src_addr = std::malloc(before.size());
-  std::memcpy(info->src_addr, before.data(), before.size());
-  info->src_addrlen = before.size();
   const auto ep = side.endpoint(info.get());
   require(name_of(&ep->fid) == before, "the endpoint has another name than the passive one");
   check(fi_connect(ep.get(), side.peer().data(), nullptr, 0), "fi_connect");
   require(next_event(side.eq(), FI_CONNECTED).fid == &ep->fid, "another is connected");
   require(name_of(&ep->fid).size() == before.size(), "the endpoint's name changed");
-  check(fi_shutdown(ep.get(), 0), "fi_shutdown");
+  require(next_event(side.eq(), FI_SHUTDOWN).fid == &ep->fid, "another was shut down");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ both sides find that the provider does not offer it (fabtests calls that "Notrun
 or does not offer what another provider passes and LACKS does not name.
 """
 import argparse
+import concurrent.futures
 import errno
 import os
 import pathlib
@@ -20,11 +21,12 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 PROVIDERS = ["turnout", "shm", "tcp;ofi_rxm"]
 MODES = ["out-of-band", "by-port"]
-LIMIT = 30  # seconds of a quick test
+LIMIT = 20  # seconds of a quick test
 STANDARD_LIMIT = 180
 # What Turnout does not offer, as fi_turnout(7) says. Who offers it one day takes it away here.
 LACKS = {}
@@ -44,8 +46,13 @@ class Ports:
 
     def __init__(self):
         self.next = 10000 + os.getpid() * 13 % 9000
+        self.lock = threading.Lock()
 
     def take(self):
+        with self.lock:
+            return self.find()
+
+    def find(self):
         while True:
             self.next += 2  # a test may use the one behind it
             with socket.socket() as probe:
@@ -122,6 +129,7 @@ def main():
     parser.add_argument("--libraries", default=",".join(libraries()))
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--standard", action="store_true", help="all sizes, more iterations")
+    parser.add_argument("--jobs", type=int, default=1, help="tests at once")
     parser.add_argument("--markdown", action="store_true", help="print the page docs/clients.md")
     options = parser.parse_args()
     options.build = options.build.resolve()
@@ -133,20 +141,24 @@ def main():
     columns = [(library, provider) for library in options.libraries.split(",")
                for provider in options.providers.split(",")]
     outcomes = {}
-    troubles = []
-    for name, processes in tests:
-        for mode in options.modes.split(",") if processes == 2 else [""]:
-            for library, provider in columns:
-                began = time.monotonic()
-                outcome, why = run(program, name, processes, provider, libraries()[library], mode, ports.take(), options)
-                outcomes[name, mode, library, provider] = outcome
-                print(f"{name} | {mode} | {library} {provider}: {outcome} {time.monotonic() - began:.1f} s"
-                      + (f" ({why})" if why else ""), file=sys.stderr, flush=True)
-            for library in options.libraries.split(","):
-                trouble = judge(name, mode, library, outcomes)
-                if trouble:
-                    troubles.append(trouble)
-                    print("    " + trouble, file=sys.stderr, flush=True)
+
+    def fill(key, processes):
+        name, mode, library, provider = key
+        began = time.monotonic()
+        outcomes[key], why = run(program, name, processes, provider, libraries()[library], mode, ports.take(), options)
+        print(f"{name} | {mode} | {library} {provider}: {outcomes[key]} {time.monotonic() - began:.1f} s"
+              + (f" ({why})" if why else ""), file=sys.stderr, flush=True)
+
+    modes = options.modes.split(",")
+    rows = [(name, mode) for name, processes in tests for mode in (modes if processes == 2 else [""])]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        counts = dict(tests)
+        for done in [pool.submit(fill, row + column, counts[row[0]]) for row in rows for column in columns]:
+            done.result()
+    troubles = [trouble for row in rows for library in options.libraries.split(",")
+                if (trouble := judge(*row, library, outcomes))]
+    for trouble in troubles:
+        print(trouble, file=sys.stderr)
     if options.markdown:
         print_page(tests, columns, outcomes)
     for column in columns:
@@ -192,7 +204,7 @@ Connected endpoints of "tcp;ofi_rxm" are those of "tcp", its datagrams those of 
     for name, processes in tests:
         cells = []
         for column in columns:
-            words = [outcomes[key] for key in outcomes if key[0] == name and key[2:] == column]
+            words = [outcomes[key] for mode in ["", *MODES] if (key := (name, mode, *column)) in outcomes]
             for word in words:
                 totals[column][word] = totals[column].get(word, 0) + 1
             words = ["**fail**" if word == "fail" else word for word in words]

@@ -354,11 +354,10 @@ void Node::open_endpoint() {
 }
 
 FiHandle<fid_ep> Node::another_endpoint(fid_cq* queue, fid_av* av) {
-  // Its own source: this one's place is taken.
-  const InfoPtr info(fi_dupinfo(info_.get()));
-  std::free(info->src_addr);
-  info->src_addr = nullptr;
-  info->src_addrlen = 0;
+  // With a source of its own: this one's place is taken.
+  Run anywhere = run_;
+  anywhere.out_of_band = true;
+  const InfoPtr info = get_info(anywhere, setup_);
   fid_ep* ep = nullptr;
   check_offered(fi_endpoint(domain(), info.get(), &ep, nullptr), "fi_endpoint of another");
   FiHandle<fid_ep> handle(ep);
