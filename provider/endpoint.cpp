@@ -450,8 +450,9 @@ int Ep::bind_name() {
 int Ep::get_name(void* out, std::size_t* length) {
   if (!format.is_internet()) return put_name(format.encode(core->address()), out, length);
   if (type == FI_EP_MSG && (connection != nullptr || !name.has_value())) {
-    const ServiceAddress end =
+    ServiceAddress end =
         connection != nullptr ? connection->end_of_socket(false) : format.anywhere();
+    if (end.count == 0 && name.has_value()) end = *name;  // the connection has ended
     return put_name(format.encode(end), out, length);
   }
   if (const int error = bind_name(); error != 0) return error;

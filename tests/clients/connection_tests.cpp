@@ -112,7 +112,8 @@ void connect_data(const Run& run) {
       const auto ep = side.endpoint(request.info.get());
       check(fi_accept(ep.get(), back.data(), back.size()), "fi_accept");
       require(next_event(side.eq(), FI_CONNECTED).fid == &ep->fid, "another is connected");
-      require(next_event(side.eq(), FI_SHUTDOWN).fid == &ep->fid, "another was shut down");
+      require(next_event(side.eq(), FI_SHUTDOWN, side.cq()).fid == &ep->fid,
+              "another was shut down");
     } else {
       const auto ep = side.endpoint(side.info());
       check(fi_connect(ep.get(), side.peer().data(), out.data(), out.size()), "fi_connect");
@@ -138,7 +139,7 @@ void reject(const Run& run) {
     const auto ep = side.endpoint(request.info.get());
     check(fi_accept(ep.get(), nullptr, 0), "fi_accept");
     require(next_event(side.eq(), FI_CONNECTED).fid == &ep->fid, "another is connected");
-    require(next_event(side.eq(), FI_SHUTDOWN).fid == &ep->fid, "another was shut down");
+    require(next_event(side.eq(), FI_SHUTDOWN, side.cq()).fid == &ep->fid, "another was shut down");
     return;
   }
   {
@@ -273,7 +274,8 @@ void many(const Run& run, std::size_t count) {
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    require(numbers.erase(next_event(side.eq(), FI_SHUTDOWN).fid) == 1, "a second end of one");
+    require(numbers.erase(next_event(side.eq(), FI_SHUTDOWN, side.cq()).fid) == 1,
+            "a second end of one");
   }
 }
 
@@ -317,7 +319,7 @@ void sockets(const Run& run) {
   check(fi_connect(ep.get(), side.peer().data(), nullptr, 0), "fi_connect");
   require(next_event(side.eq(), FI_CONNECTED).fid == &ep->fid, "another is connected");
   require(name_of(&ep->fid).size() == before.size(), "the endpoint's name changed");
-  require(next_event(side.eq(), FI_SHUTDOWN).fid == &ep->fid, "another was shut down");
+  require(next_event(side.eq(), FI_SHUTDOWN, side.cq()).fid == &ep->fid, "another was shut down");
 }
 
 }  // namespace

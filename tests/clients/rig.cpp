@@ -21,6 +21,7 @@ constexpr std::uint32_t kApi = FI_VERSION(1, 17);
 constexpr std::size_t kNote = 4096;                  // the longest message of exchange()
 constexpr std::size_t kShortNote = 1024;             // the same of datagrams
 constexpr std::uint64_t kNoteTag = 0x6e6f7465'0000;  // no test has it
+constexpr int kEventPart = 20;                       // ms
 constexpr int kEventWait = 10'000;                   // ms; a test that hangs is ended from outside
 
 std::atomic<const char*> at_stage{"start"};
@@ -179,11 +180,15 @@ const Control& control_of(const Run& run) {
   return control;
 }
 
-CmEvent next_event(fid_eq* eq, std::uint32_t event) {
+CmEvent next_event(fid_eq* eq, std::uint32_t event, fid_cq* queue) {
   stage("fi_eq_sread");
   alignas(fi_eq_cm_entry) std::array<std::byte, sizeof(fi_eq_cm_entry) + 512> space{};
   std::uint32_t got = 0;
-  const ssize_t size = fi_eq_sread(eq, &got, space.data(), space.size(), kEventWait, 0);
+  ssize_t size = -FI_EAGAIN;
+  for (int left = kEventWait; size == -FI_EAGAIN && left > 0; left -= kEventPart) {
+    size = fi_eq_sread(eq, &got, space.data(), space.size(), kEventPart, 0);
+    if (queue != nullptr) fi_cq_read(queue, nullptr, 0);
+  }
   if (size == -FI_EAVAIL) {
     fi_eq_err_entry error{};
     check(fi_eq_readerr(eq, &error, 0), "fi_eq_readerr");

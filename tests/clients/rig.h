@@ -262,12 +262,12 @@ class Node {
   bool tolerant_ = false;
 };
 
-// Of a connection's life; the event must be this one.
+// Of a connection's life; the event must be this one. `queue`: where reading it is progress, too.
 struct CmEvent {
   InfoPtr info;
   fid_t fid = nullptr;
   Bytes data;
 };
-[[nodiscard]] CmEvent next_event(fid_eq* eq, std::uint32_t event);
+[[nodiscard]] CmEvent next_event(fid_eq* eq, std::uint32_t event, fid_cq* queue = nullptr);
 
 }  // namespace turnout::clients

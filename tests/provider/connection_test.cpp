@@ -493,6 +493,8 @@ TEST(Connection, AnEndpointTakesThePlaceOfAPassiveOne) {
   EXPECT_EQ(server.wait().number, static_cast<std::uint32_t>(FI_CONNECTED));
   EXPECT_EQ(client.wait().number, static_cast<std::uint32_t>(FI_CONNECTED));
   EXPECT_EQ(name_of(&ep->fid).sin_port, before.sin_port);
+  EXPECT_EQ(fi_shutdown(ep, 0), 0);
+  EXPECT_EQ(name_of(&ep->fid).sin_port, before.sin_port);
   // A handle of nothing, and of one that listens.
   EXPECT_EQ(fi_endpoint(client.domain, client.info.get(), &second, nullptr), -FI_EINVAL);
   client.pep = nullptr;
