@@ -20,7 +20,7 @@ struct CommandFile::CqRequest {
 
 int CommandFile::create_channel(Mlx5Command& command) {
   (void)command.request<ib_uverbs_create_comp_channel>();
-  Channel* const channel = verbs().create_channel(*context_);
+  Channel* const channel = verbs().create_channel(*objects_.context);
   if (channel == nullptr) return errno;
   const int fd = events_.add(*this, channel, channel->verbs.fd);
   if (fd < 0) {
@@ -54,18 +54,18 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
     if (channel == nullptr) return EINVAL;
     attr.channel = &channel->verbs;
   }
-  Cq* const cq = verbs().create_cq(*context_, attr);
+  Cq* const cq = verbs().create_cq(*objects_.context, attr);
   if (cq == nullptr) return errno;
   Mlx5CqRecord where{};
   where.buffer = mlx5.buf_addr;
   where.doorbell = mlx5.db_addr;
   where.entries = entries;
   where.stride = mlx5.cqe_size;
-  engine_->mlx5_queues().attach(*cq, where);
+  objects_.engine->mlx5_queues().attach(*cq, where);
   auto queue = std::unique_ptr<Queue>(new Queue{cq, {}});
   queue->doorbell.cq = cq;
   queue->doorbell.doorbell = mlx5.db_addr;
-  queue->doorbell.queues = &engine_->mlx5_queues();
+  queue->doorbell.queues = &objects_.engine->mlx5_queues();
   Doorbells::instance().add(queue->doorbell);
   handle = cqs_.add(std::move(queue));
   return 0;
@@ -110,7 +110,7 @@ int CommandFile::resize_cq(Mlx5Command& command) {
   const std::uint32_t stride = mlx5.cqe_size;
   if ((stride != 64 && stride != 128) || (mlx5.buf_addr & 63) != 0) return EINVAL;
   if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * stride)) return EFAULT;
-  engine_->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride);
+  objects_.engine->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride);
   return command.answer(ib_uverbs_resize_cq_resp{entries - 1, 0});
 }
 
@@ -141,7 +141,7 @@ int CommandFile::destroy_cq(Mlx5Command& command) {
 int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::uint32_t pd,
                           ibv_srq_init_attr attr, const std::uint32_t* xrc) {
   const auto mlx5 = command.driver_request<mlx5_ib_create_srq>();
-  const Domain* const domain = domains_.find(pd);
+  const FileObjects::Domain* const domain = objects_.domains.find(pd);
   if (domain == nullptr || attr.attr.max_wr == 0 || attr.attr.max_wr >= kMaxSrqWr ||
       attr.attr.max_sge > kMaxSge || (mlx5.flags & ~std::uint32_t{MLX5_SRQ_FLAG_SIGNATURE}) != 0) {
     return EINVAL;
@@ -178,7 +178,7 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   where.stride = stride;
   where.user_index = mlx5.uidx & 0xff'ffff;
   where.linked = 1;
-  engine_->mlx5_queues().attach(*srq, where);
+  objects_.engine->mlx5_queues().attach(*srq, where);
   if (wanted.srq_limit != 0) {
     ibv_srq_attr limit{};
     limit.srq_limit = wanted.srq_limit;

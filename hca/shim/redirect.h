@@ -3,9 +3,10 @@
 // TURNOUT_SHIM_ROOT names.
 //
 // Ours are /dev/infiniband, /sys/class/infiniband, /sys/class/infiniband_verbs and
-// /sys/devices/turnout with what is below them, as far as the system has nothing of that name itself: what is really there stays as
-// it is. Paths may be relative (to the working folder or to an open one) and may have `.` and `..`,
-// which are taken by name: a link inside the tree does not change what its `..` means.
+// /sys/devices/turnout with what is below them, as far as the system has nothing of that name
+// itself: what is really there stays as it is. Paths may be relative (to the working folder or to
+// an open one) and may have `.` and `..`, which are taken by name: a link inside the tree does not
+// change what its `..` means.
 //
 // Nothing here owns or allocates anything; all of it lies on the caller's stack. Any thread, signal
 // handlers, before constructors and in children of threads that forked. errno is kept except for
