@@ -45,6 +45,7 @@ ALLOWED = {
     "hca/engines": ["hca/device", "hca/live", "hca/virtual"],
     "hca/abi": ["base", "hca/device"],
     "hca/cm": ["base"],
+    "hca/shim": ["hca/mlx5"],  # the interface of the device that it loads
     "provider": ["base", "core/types", "core/time", "core/report", "core", "core/memory", "core/protocol"],
     "sim/formats": ["base", "hca/virtual"],
     "sim/runtime": ["base", "core/types", "core/report", "core", "core/verbs", "core/memory", "hca/virtual"],

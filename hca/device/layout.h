@@ -350,6 +350,8 @@ struct alignas(64) Mlx5CqRecord {
   std::uint32_t stride;     // bytes: 64 or 128, of which the last 64 are used
   std::uint64_t consumed;   // position up to which the program is known to have polled
   std::uint64_t announced;  // entries that told of a new buffer: positions are so much further
+  // 1: its program answers for there being room, and does not tell how far it has polled.
+  std::uint32_t unchecked;
 };
 static_assert(sizeof(Mlx5CqRecord) == 64);
 

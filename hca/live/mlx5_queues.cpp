@@ -95,6 +95,7 @@ void Mlx5Queues::put_entry(const Mlx5CqRecord& where, Token owner, std::uint64_t
 bool Mlx5Queues::is_full(std::uint32_t index, const CqRecord& cq, std::uint64_t tail) noexcept {
   Mlx5CqRecord& record = fabric.mlx5_cq(index);
   const std::uint64_t position = tail + record.announced;
+  if (record.unchecked != 0) return false;
   if (position - record.consumed < record.entries) return false;
   std::uint32_t word = 0;
   if (!read(cq.owner.load(std::memory_order_relaxed), record.doorbell, &word, sizeof word)) {
@@ -197,27 +198,41 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
   auto left =
       static_cast<std::uint16_t>(be32toh(posted) - static_cast<std::uint32_t>(record.fetched));
   if (left > record.entries) return false;
-  // A few at a time: the rest of a long queue stays where its program has it.
+  // A few at a time: the rest of a long queue stays where its program has it. Where a limit is
+  // armed all of them count.
   constexpr std::uint32_t kBatch = 16;
   alignas(8) std::array<std::byte, kBatch * kMaxStride> bytes;
   std::uint32_t first = 0, count = 0;  // entries that `bytes` holds
-  for (std::uint32_t n = 0; n < kBatch && left > 0; ++n, --left) {
-    if (queue.tail - queue.head >= queue.max_wr) break;
-    const auto fetched = static_cast<std::uint32_t>(record.fetched);
-    const std::uint32_t entry =
-        (record.linked != 0 ? static_cast<std::uint32_t>(record.fetched >> 32) : fetched) &
-        (record.entries - 1);
+  const auto entry_at = [&](std::uint32_t entry) -> std::span<const std::byte> {
     if (entry < first || entry - first >= count) {
       first = entry;
-      count = std::min({kBatch, record.entries - entry, std::uint32_t{left}});
+      count = std::min({kBatch, record.entries - entry, left + 1U});
       if (!read(owner, record.buffer + std::uint64_t{first} * record.stride, bytes.data(),
                 std::size_t{count} * record.stride)) {
-        return false;
+        count = 0;
+        return {};
       }
     }
-    const Mlx5Receive receive = parse_receive(
-        std::span(bytes).subspan(std::size_t{entry - first} * record.stride, record.stride),
-        record.linked != 0);
+    return std::span(bytes).subspan(std::size_t{entry - first} * record.stride, record.stride);
+  };
+  for (std::uint32_t n = 0; left > 0 && (n < kBatch || queue.limit != 0); ++n, --left) {
+    if (queue.tail - queue.head >= queue.max_wr) break;
+    const auto fetched = static_cast<std::uint32_t>(record.fetched);
+    std::uint32_t entry = fetched;
+    // Where the latest one leads is known once another was posted: the program links an entry that
+    // comes back to the end of its list, which the latest one can have been.
+    if (record.linked != 0 && record.fetched != 0) {
+      const auto latest =
+          entry_at(static_cast<std::uint32_t>(record.fetched >> 32) & (record.entries - 1));
+      if (latest.empty()) return false;
+      entry = parse_receive(latest, true).next;
+    } else if (record.linked != 0) {
+      entry = 0;
+    }
+    entry &= record.entries - 1;
+    const auto found = entry_at(entry);
+    if (found.empty()) return false;
+    const Mlx5Receive receive = parse_receive(found, record.linked != 0);
     ReceiveWqe* wqe = ring.entry(queue.tail);
     const std::uint32_t sges = std::min(receive.num_sge, ring.max_sge);
     wqe->wr_id = pack(
@@ -225,7 +240,7 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
     wqe->num_sge = sges;
     std::copy_n(receive.sge, sges, reinterpret_cast<ReceiveSge*>(wqe + 1));
     // repair() relies on the order of these.
-    record.becomes = std::uint64_t{receive.next} << 32 | (fetched + 1);
+    record.becomes = std::uint64_t{entry} << 32 | (fetched + 1);
     record.fetching = queue.tail + 1;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     ++queue.tail;

@@ -183,7 +183,7 @@ int CommandFile::alloc_pd(Mlx5Command& command) {
   Pd* const pd = verbs().alloc_pd(*objects_.context);
   if (pd == nullptr) return errno;
   const ib_uverbs_alloc_pd_resp answer{
-      objects_.domains.add(std::make_unique<FileObjects::Domain>(pd))};
+      objects_.domains.add(std::unique_ptr<FileObjects::Domain>(new FileObjects::Domain{pd}))};
   return command.answer(answer, mlx5_ib_alloc_pd_resp{pd->number & 0xff'ffff});
 }
 

@@ -14,28 +14,32 @@ constexpr std::size_t kInline = sizeof(std::uint64_t);  // values up to here lie
 
 int IoctlCommand::read(const void* argument) noexcept {
   const auto from = reinterpret_cast<std::uint64_t>(argument);
-  if (!copy_from_program(&head_, from, sizeof head_)) return EFAULT;
-  if (head_.length != sizeof head_ + head_.num_attrs * sizeof(ib_uverbs_attr)) return EINVAL;
-  if (head_.reserved1 != 0 || head_.reserved2 != 0 || head_.num_attrs > kMaxAttributes) {
+  ib_uverbs_ioctl_hdr head;
+  if (!copy_from_program(&head, from, sizeof head)) return EFAULT;
+  if (head.length != sizeof head + head.num_attrs * sizeof(ib_uverbs_attr)) return EINVAL;
+  if (head.reserved1 != 0 || head.reserved2 != 0 || head.num_attrs > kMaxAttributes) {
     return EPROTONOSUPPORT;
   }
+  object_ = head.object_id;
+  method_ = head.method_id;
+  count_ = head.num_attrs;
   std::array<ib_uverbs_attr, kMaxAttributes> attributes;
-  if (!copy_from_program(attributes.data(), from + sizeof head_, head_.length - sizeof head_)) {
+  if (!copy_from_program(attributes.data(), from + sizeof head, head.length - sizeof head)) {
     return EFAULT;
   }
-  for (std::size_t i = 0; i < head_.num_attrs; ++i) {
+  for (std::size_t i = 0; i < count_; ++i) {
     const std::uint16_t id = attributes[i].attr_id;
     if (std::any_of(given_.data(), given_.data() + i,
                     [=](const Given& other) { return other.attribute.attr_id == id; })) {
       return EINVAL;
     }
-    given_[i] = {attributes[i], from + sizeof head_ + i * sizeof(ib_uverbs_attr)};
+    given_[i] = {attributes[i], from + sizeof head + i * sizeof(ib_uverbs_attr)};
   }
   return 0;
 }
 
 int IoctlCommand::check(std::span<const Attribute> known) const noexcept {
-  for (const Given& given : std::span(given_).first(head_.num_attrs)) {
+  for (const Given& given : std::span(given_).first(count_)) {
     const ib_uverbs_attr& attribute = given.attribute;
     const auto found = std::find_if(known.begin(), known.end(), [&](const Attribute& one) {
       return one.id == attribute.attr_id;
@@ -69,7 +73,7 @@ int IoctlCommand::check(std::span<const Attribute> known) const noexcept {
 }
 
 const IoctlCommand::Given* IoctlCommand::find(std::uint16_t id) const noexcept {
-  const auto given = std::span(given_).first(head_.num_attrs);
+  const auto given = std::span(given_).first(count_);
   const auto found = std::find_if(given.begin(), given.end(),
                                   [=](const Given& one) { return one.attribute.attr_id == id; });
   return found != given.end() ? &*found : nullptr;

@@ -32,8 +32,8 @@ class IoctlCommand {
 
   // 0 or errno.
   [[nodiscard]] int read(const void* argument) noexcept;
-  [[nodiscard]] std::uint16_t object() const noexcept { return head_.object_id; }
-  [[nodiscard]] std::uint16_t method() const noexcept { return head_.method_id; }
+  [[nodiscard]] std::uint16_t object() const noexcept { return object_; }
+  [[nodiscard]] std::uint16_t method() const noexcept { return method_; }
   // Are these the attributes that there are? 0 or errno.
   [[nodiscard]] int check(std::span<const Attribute> known) const noexcept;
 
@@ -73,7 +73,8 @@ class IoctlCommand {
   [[nodiscard]] const Given* find(std::uint16_t id) const noexcept;
   void put(std::uint16_t id, const void* from, std::size_t bytes) noexcept;
 
-  ib_uverbs_ioctl_hdr head_{};
+  std::uint16_t object_ = 0, method_ = 0;
+  std::size_t count_ = 0;  // of `given_`
   std::array<Given, kMaxAttributes> given_{};
   int answer_error_ = 0;
 };

@@ -15,7 +15,7 @@ struct CommandFile::CqRequest {
   std::uint64_t user_handle;
   std::uint32_t cqe, comp_vector;
   std::int32_t comp_channel;
-  bool timestamps;
+  bool unchecked;  // overruns are the program's affair
 };
 
 int CommandFile::create_channel(Mlx5Command& command) {
@@ -48,7 +48,7 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
   attr.cqe = entries;
   attr.cq_context = reinterpret_cast<void*>(request.user_handle);
   attr.comp_vector = request.comp_vector;
-  if (request.timestamps) attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;  // every entry of an mlx5 has it
   if (request.comp_channel >= 0) {
     Channel* const channel = events_.channel_of(*this, request.comp_channel);
     if (channel == nullptr) return EINVAL;
@@ -61,7 +61,12 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
   where.doorbell = mlx5.db_addr;
   where.entries = entries;
   where.stride = mlx5.cqe_size;
+<<<<<<< HEAD
   objects_.engine->mlx5_queues().attach(*cq, where);
+=======
+  where.unchecked = request.unchecked ? 1 : 0;
+  engine_->mlx5_queues().attach(*cq, where);
+>>>>>>> 551a505c2d7ef7e1ba0e5ad25af20216a49cac1b
   auto queue = std::unique_ptr<Queue>(new Queue{cq, {}});
   queue->doorbell.cq = cq;
   queue->doorbell.doorbell = mlx5.db_addr;
@@ -75,7 +80,7 @@ int CommandFile::create_cq(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_create_cq>();
   std::uint32_t handle = 0;
   const CqRequest request{asked.user_handle, asked.cqe, asked.comp_vector, asked.comp_channel,
-                          true};
+                          false};
   if (const int error = make_cq(request, command, handle); error != 0) return error;
   const Cq& cq = *cqs_.find(handle)->cq;
   ib_uverbs_create_cq_resp answer{};
@@ -91,7 +96,7 @@ int CommandFile::create_cq_extended(Mlx5Command& command) {
   if (asked.comp_mask != 0 || (asked.flags & ~kKnown) != 0) return EOPNOTSUPP;
   std::uint32_t handle = 0;
   const CqRequest request{asked.user_handle, asked.cqe, asked.comp_vector, asked.comp_channel,
-                          true};
+                          (asked.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0};
   if (const int error = make_cq(request, command, handle); error != 0) return error;
   const Cq& cq = *cqs_.find(handle)->cq;
   ib_uverbs_ex_create_cq_resp answer{};

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "hca/shim/mlx5.h"
 #include "hca/shim/real.h"
 
 namespace turnout::shim {
@@ -85,9 +84,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
   // Others are sent by processes: kill(2), sigqueue(3).
   const bool is_fault = info->si_code > 0;
   if (is_fault) {
-    ++calls_in_device;
     const bool done = device_bus_error.load(std::memory_order_acquire)(info, context);
-    --calls_in_device;
     errno = before;
     if (done) return;
   }

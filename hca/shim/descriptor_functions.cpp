@@ -12,11 +12,15 @@
 
 using namespace turnout::shim;
 
+#define CALLER __builtin_return_address(0)
+
 namespace {
 
-// `to`, which is a duplicate of `from` or -1.
-int duplicated(int from, int to) noexcept {
-  if (to >= 0 && to != from && (mark_of(from) | mark_of(to)) != 0) duplicate_device_file(from, to);
+// `to`, which `caller` has made a duplicate of `from`, or -1.
+int duplicated(int from, int to, const void* caller) noexcept {
+  if (to != from && to >= 0 && (mark_of(from) | mark_of(to)) != 0 && !is_device_code(caller)) {
+    duplicate_device_file(from, to);
+  }
   return to;
 }
 
@@ -25,18 +29,18 @@ int duplicated(int from, int to) noexcept {
 extern "C" {
 
 TURNOUT_SHIM(ssize_t, read, (int fd, void* bytes, size_t count)) {
-  if (goes_to_device(fd)) return read_device_file(fd, bytes, count);
+  if (goes_to_device(fd, CALLER)) return read_device_file(fd, bytes, count);
   return call_real<ssize_t>(Function::read, fd, bytes, count);
 }
 
 TURNOUT_SHIM(ssize_t, __read_chk, (int fd, void* bytes, size_t count, size_t there)) {
   // The C library ends the process of one that asks for more than there is space for.
-  if (goes_to_device(fd) && count <= there) return read_device_file(fd, bytes, count);
+  if (goes_to_device(fd, CALLER) && count <= there) return read_device_file(fd, bytes, count);
   return call_real<ssize_t>(Function::__read_chk, fd, bytes, count, there);
 }
 
 TURNOUT_SHIM(ssize_t, write, (int fd, const void* bytes, size_t count)) {
-  if (goes_to_device(fd)) return write_device_file(fd, bytes, count);
+  if (goes_to_device(fd, CALLER)) return write_device_file(fd, bytes, count);
   return call_real<ssize_t>(Function::write, fd, bytes, count);
 }
 
@@ -45,36 +49,37 @@ TURNOUT_SHIM(int, ioctl, (int fd, unsigned long request, ...)) {
   va_start(rest, request);
   void* const argument = va_arg(rest, void*);
   va_end(rest);
-  if (goes_to_device(fd)) return control_device_file(fd, request, argument);
+  if (goes_to_device(fd, CALLER)) return control_device_file(fd, request, argument);
   return call_real<int>(Function::ioctl, fd, request, argument);
 }
 
 TURNOUT_SHIM(int, close, (int fd)) {
-  if (mark_of(fd) != 0) return close_device_file(fd);
+  if (goes_to_device(fd, CALLER)) return close_device_file(fd);
   return call_real<int>(Function::close, fd);
 }
 
 TURNOUT_SHIM(int, dup, (int fd)) {
-  return duplicated(fd, call_real<int>(Function::dup, fd));
+  return duplicated(fd, call_real<int>(Function::dup, fd), CALLER);
 }
 
 TURNOUT_SHIM(int, dup2, (int fd, int to)) {
-  return duplicated(fd, call_real<int>(Function::dup2, fd, to));
+  return duplicated(fd, call_real<int>(Function::dup2, fd, to), CALLER);
 }
 
 TURNOUT_SHIM(int, dup3, (int fd, int to, int flags)) {
-  return duplicated(fd, call_real<int>(Function::dup3, fd, to, flags));
+  return duplicated(fd, call_real<int>(Function::dup3, fd, to, flags), CALLER);
 }
 
 // What is behind the command, an int, a pointer or nothing, is handed on as it came.
-#define TURNOUT_SHIM_FCNTL(name)                                                               \
-  TURNOUT_SHIM(int, name, (int fd, int command, ...)) {                                        \
-    va_list rest;                                                                              \
-    va_start(rest, command);                                                                   \
-    void* const argument = va_arg(rest, void*);                                                \
-    va_end(rest);                                                                              \
-    const int result = call_real<int>(Function::name, fd, command, argument);                  \
-    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? duplicated(fd, result) : result; \
+#define TURNOUT_SHIM_FCNTL(name)                                              \
+  TURNOUT_SHIM(int, name, (int fd, int command, ...)) {                       \
+    va_list rest;                                                             \
+    va_start(rest, command);                                                  \
+    void* const argument = va_arg(rest, void*);                               \
+    va_end(rest);                                                             \
+    const int result = call_real<int>(Function::name, fd, command, argument); \
+    const bool duplicates = command == F_DUPFD || command == F_DUPFD_CLOEXEC; \
+    return duplicates ? duplicated(fd, result, CALLER) : result;              \
   }
 TURNOUT_SHIM_FCNTL(fcntl)
 TURNOUT_SHIM_FCNTL(fcntl64)

@@ -2,7 +2,7 @@
 #include "hca/shim/mlx5.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -21,7 +21,6 @@ namespace turnout::shim {
 
 constinit std::atomic<std::uint8_t> marks[kMarkedFds] = {};
 constinit std::atomic<bool> active{false};
-[[gnu::tls_model("initial-exec")]] constinit thread_local int calls_in_device = 0;
 
 namespace {
 
@@ -36,19 +35,52 @@ std::atomic<pid_t> process{0};  // whose descriptors the marks are
 std::atomic<const hca::Mlx5DeviceCalls*> device{nullptr};
 pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-struct InDevice {
-  InDevice() noexcept { ++calls_in_device; }
-  ~InDevice() { --calls_in_device; }
-  InDevice(const InDevice&) = delete;
-  InDevice& operator=(const InDevice&) = delete;
+// Addresses from `begin` on, up to `end`; both 0: unknown.
+struct Code {
+  std::atomic<std::uintptr_t> begin{0}, end{0};
+  [[nodiscard]] bool has(std::uintptr_t address) const noexcept {
+    return address >= begin.load(std::memory_order_relaxed) &&
+           address < end.load(std::memory_order_relaxed);
+  }
+};
+constinit Code device_code, shim_code;
+
+struct CodeSearch {
+  std::uintptr_t inside;
+  Code* to;
 };
 
-// The thread was cancelled while it waited in the device; its cleanup may close what it opened.
-void leave_device(void*) {
-  --calls_in_device;
+// Of dl_iterate_phdr(3): the library that has `inside`.
+int take_code(dl_phdr_info* library, std::size_t, void* search) {
+  const auto& wanted = *static_cast<CodeSearch*>(search);
+  std::uintptr_t begin = UINTPTR_MAX, end = 0;
+  for (unsigned i = 0; i < library->dlpi_phnum; ++i) {
+    const auto& part = library->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD) continue;
+    const std::uintptr_t at = library->dlpi_addr + part.p_vaddr;
+    if (at < begin) begin = at;
+    if (at + part.p_memsz > end) end = at + part.p_memsz;
+  }
+  if (wanted.inside < begin || wanted.inside >= end) return 0;
+  wanted.to->begin.store(begin);
+  wanted.to->end.store(end);
+  return 1;
 }
 
-// The device's function for this call.
+void find_code(std::uintptr_t inside, Code& to) noexcept {
+  CodeSearch search{inside, &to};
+  dl_iterate_phdr(take_code, &search);
+}
+
+// What the device answered. It returns to the shim and not straight to the program:
+// is_device_code() goes by that.
+template <class Result>
+Result answer(Result result) noexcept {
+  __asm__ volatile("" : "+r"(result));
+  return result;
+}
+
+// The device's functions.
 const hca::Mlx5DeviceCalls& calls() noexcept {
   return *device.load(std::memory_order_acquire);
 }
@@ -95,6 +127,8 @@ const hca::Mlx5DeviceCalls* load() noexcept {
     complain("it is not the library of a device");
     return nullptr;
   }
+  find_code(reinterpret_cast<std::uintptr_t>(entry), device_code);
+  find_code(reinterpret_cast<std::uintptr_t>(&mark_fd), shim_code);
   const hca::Mlx5DeviceCalls* const loaded = entry(mark_fd);
   if (loaded != nullptr && loaded->size != sizeof *loaded) {
     complain("it is of another build");
@@ -109,7 +143,6 @@ const hca::Mlx5DeviceCalls* loaded_device() noexcept {
   pthread_mutex_lock(&loading);
   found = device.load(std::memory_order_acquire);
   if (found == nullptr) {
-    const InDevice in_device;
     found = load();
     if (found != nullptr) {
       process.store(getpid());
@@ -182,7 +215,6 @@ int open_device(int number, int flags) noexcept {
   }
   opened_number.store(number, std::memory_order_relaxed);
   handle_bus_errors(found->bus_error);
-  const InDevice in_device;
   const int fd = found->open(flags);
   if (fd < 0 || mark_of(fd) != 0) return fd;
   found->close(fd);
@@ -190,45 +222,38 @@ int open_device(int number, int flags) noexcept {
   return -1;
 }
 
+bool is_device_code(const void* address) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return device_code.has(at) || shim_code.has(at);
+}
+
 ssize_t read_device_file(int fd, void* bytes, std::size_t count) noexcept {
-  // It waits for events there, and may be cancelled.
-  ssize_t result = -1;
-  ++calls_in_device;
-  pthread_cleanup_push(leave_device, nullptr);
-  result = calls().read(fd, bytes, count);
-  pthread_cleanup_pop(1);
-  return result;
+  return answer(calls().read(fd, bytes, count));
 }
 
 ssize_t write_device_file(int fd, const void* bytes, std::size_t count) noexcept {
-  const InDevice in_device;
-  return calls().write(fd, bytes, count);
+  return answer(calls().write(fd, bytes, count));
 }
 
 int control_device_file(int fd, unsigned long request, void* argument) noexcept {
-  const InDevice in_device;
-  return calls().ioctl(fd, request, argument);
+  return answer(calls().ioctl(fd, request, argument));
 }
 
 int close_device_file(int fd) noexcept {
   // The child of a vfork() has its parent's memory, but a number of its own.
-  const bool own = calls_in_device == 0 && process.load(std::memory_order_relaxed) == getpid();
-  if (own && (mark_of(fd) & kInherited) == 0) {
-    const InDevice in_device;
-    return calls().close(fd);
-  }
+  const bool own = process.load(std::memory_order_relaxed) == getpid();
+  if (own && (mark_of(fd) & kInherited) == 0) return answer(calls().close(fd));
   if (own) mark_fd(fd, false, false);
   return call_real<int>(Function::close, fd);
 }
 
 void duplicate_device_file(int from, int to) noexcept {
-  if (calls_in_device != 0 || process.load(std::memory_order_relaxed) != getpid()) return;
+  if (process.load(std::memory_order_relaxed) != getpid()) return;
   if (((mark_of(from) | mark_of(to)) & kInherited) != 0) {
     mark_fd(to, false, false);
     return;
   }
   const int before = errno;
-  const InDevice in_device;
   calls().duplicate(from, to);
   errno = before;
 }

@@ -31,16 +31,16 @@ inline constexpr unsigned kInherited = 4;    // of the process that forked
 inline constexpr std::size_t kMarkedFds = 65536;  // the device has no descriptor from here on
 extern std::atomic<std::uint8_t> marks[kMarkedFds];
 extern std::atomic<bool> active;
-// The device is being called, by this thread.
-[[gnu::tls_model("initial-exec")]] extern constinit thread_local int calls_in_device;
-
 [[nodiscard]] inline unsigned mark_of(int fd) noexcept {
   const auto index = static_cast<unsigned>(fd);
   return index < kMarkedFds ? marks[index].load(std::memory_order_relaxed) : 0;
 }
-// A call with this descriptor is the device's.
-[[nodiscard]] inline bool goes_to_device(int fd) noexcept {
-  return mark_of(fd) != 0 && calls_in_device == 0;
+// The code of the device's library, or the shim's, which calls it: a function that the library ends
+// with a call of another returns to there.
+[[nodiscard]] bool is_device_code(const void* address) noexcept;
+// A call with this descriptor, from `caller`, is the device's to answer.
+[[nodiscard]] inline bool goes_to_device(int fd, const void* caller) noexcept {
+  return mark_of(fd) != 0 && !is_device_code(caller);
 }
 
 // Copies what the environment says, and prepares for fork() if there is a device.
@@ -57,7 +57,6 @@ void read_device() noexcept;
 [[nodiscard]] ssize_t read_device_file(int fd, void* bytes, std::size_t count) noexcept;
 [[nodiscard]] ssize_t write_device_file(int fd, const void* bytes, std::size_t count) noexcept;
 [[nodiscard]] int control_device_file(int fd, unsigned long request, void* argument) noexcept;
-// For marked ones.
 [[nodiscard]] int close_device_file(int fd) noexcept;
 // `to` has become a duplicate of `from`; one of them is marked.
 void duplicate_device_file(int from, int to) noexcept;

@@ -32,6 +32,7 @@ constexpr int kLastNumber = 99'999;  // of a command file
 char root_copy[PATH_MAX];
 std::size_t root_copy_size = 0;
 std::atomic<bool> root_is_read{false};
+std::atomic<bool> system_is_hidden{false};
 
 Text root_in_environment() noexcept {
   const char* const text = std::getenv("TURNOUT_SHIM_ROOT");
@@ -102,6 +103,8 @@ void read_root() noexcept {
   const Text text = root_in_environment();
   std::memcpy(root_copy, text.at, text.size);
   root_copy_size = text.size;
+  const char* const device = std::getenv("TURNOUT_SHIM_MLX5");
+  system_is_hidden.store(device != nullptr && *device != '\0');
   root_is_read.store(true, std::memory_order_release);
 }
 
@@ -165,7 +168,8 @@ const char* place_of(int folder, const char* path, Place& place) noexcept {
   const bool ours = is_ours({plain, size});
   // What leads out of a folder of ours leads nowhere to the kernel, which does not see the folder.
   if (!ours && !through_ours) return path;
-  if (!from_tree && is_there(folder, path)) return path;
+  const bool hidden = ours && system_is_hidden.load(std::memory_order_relaxed);
+  if (!from_tree && !hidden && is_there(folder, path)) return path;
   if (folder_wanted || size == 0) plain[size++] = '/';
   plain[size] = '\0';
   return ours ? place.text : plain;

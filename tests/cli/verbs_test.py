@@ -387,6 +387,25 @@ exec "$0" verbs -- sh -c 'ls /sys/class/infiniband; cat /sys/class/infiniband_ve
         self.assertIn("turnout0", done.stdout)
         self.assertEqual(self.left(), [])
 
+    def test_mlx5_hides_a_real_adapter(self):
+        """rdma-core lists the devices of one folder; it is ours."""
+        alone = ["unshare", "--mount", "--map-root-user"]
+        if subprocess.run([*alone, "mount", "-t", "tmpfs", "none", "/sys/class"], capture_output=True).returncode != 0:
+            self.skipTest("namespaces of one's own are not allowed here")
+        script = """set -e
+mount -t tmpfs none /sys/class
+mkdir -p /sys/class/infiniband/mlx5_7 /sys/class/infiniband_verbs/uverbs0
+echo 6 >/sys/class/infiniband_verbs/abi_version
+echo mlx5_7 >/sys/class/infiniband_verbs/uverbs0/ibdev
+exec "$0" verbs --mlx5 -- sh -c 'ls /sys/class/infiniband; cat /sys/class/infiniband_verbs/uverbs[0-9]/dev
+  ls /dev/infiniband; test -e /sys/class/infiniband_verbs/uverbs0 || echo none; ibv_devices'"""
+        done = subprocess.run([*alone, "sh", "-c", script, self.turnout], env=self.env, text=True,
+                              capture_output=True, timeout=LIMIT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith("mlx5_0\n231:193\nuverbs1\nnone\n"), done.stdout)
+        self.assertIn("mlx5_0", done.stdout.partition("GUID")[2])
+        self.assertEqual(self.left(), [])
+
     def test_needs_only_the_c_library(self):
         needed = subprocess.run(["readelf", "-d", BUILD / "lib/turnout/libturnout-shim.so"], text=True,
                                 capture_output=True, check=True).stdout
@@ -401,6 +420,79 @@ exec "$0" verbs -- sh -c 'ls /sys/class/infiniband; cat /sys/class/infiniband_ve
             done = subprocess.run(["ls", "/sys/class/net"], env=self.env, text=True, timeout=LIMIT,
                                   capture_output=True, check=True)
             self.assertIn("lo\n", done.stdout)
+
+
+class Mlx5(Verbs):
+    """rdma-core's own libraries on the emulated mlx5 device: what they see before they open it."""
+
+    ADAPTER = "/sys/class/infiniband/mlx5_0"
+
+    def test_devices(self):
+        plain = self.verbs("--profile", "connectx-5", "--", "cat", f"{ADAPTER}/node_guid").strip()
+        listed = self.verbs("--mlx5", "--", "ibv_devices").splitlines()[2:]
+        self.assertEqual([line.split() for line in listed], [["mlx5_0", plain.replace(":", "")]])
+        self.assertEqual(self.err, "")
+
+    def test_the_systems_libraries(self):
+        self.env["LD_LIBRARY_PATH"] = f"/somewhere:{BUILD}/lib/turnout/:{BUILD}/lib/turnout"
+        self.env["LD_PRELOAD"] = f"{BUILD}/lib/turnout/libibverbs.so.1:libm.so.6"
+        libraries = str(BUILD / "lib" / "turnout")
+        self.assertEqual(self.verbs("--mlx5", "--", "sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH"),
+                         f"{libraries}/libturnout-shim.so:libm.so.6 /somewhere\n")
+        self.verbs("--mlx5", "--", "env", "LD_DEBUG=files", "ibv_devices")
+        loaded = set(re.findall(r"calling init: (\S*(?:ibverbs|mlx5)\S*)", self.err))
+        self.assertTrue(any("/libibverbs.so.1" in path for path in loaded), loaded)
+        self.assertTrue(any("/libmlx5-" in path for path in loaded), loaded)
+        self.assertEqual([path for path in loaded if path.startswith(libraries)], [])
+        # One inside the other: the inner one's.
+        out = self.verbs("--mlx5", "--", self.turnout, "verbs", "--", "ibv_devices")
+        self.assertIn("turnout0", out)
+        self.assertNotIn("mlx5_0", out)
+        out = self.verbs("--", self.turnout, "verbs", "--mlx5", "--", "ibv_devices")
+        self.assertIn("mlx5_0", out)
+        self.assertNotIn("turnout0", out)
+
+    def test_files(self):
+        out = self.verbs("--mlx5", "--", "sh", "-c", f"cd {self.ADAPTER} && cat hca_type fw_ver node_type "
+                         "device/vendor device/device device/modalias ports/1/state && cd ../../infiniband_verbs && "
+                         "cat abi_version uverbs0/abi_version uverbs0/dev uverbs0/ibdev uverbs0/device/vendor")
+        self.assertEqual(out.splitlines(), [
+            "MT4119", "16.35.2000", "1: CA", "0x15b3", "0x1017",
+            "pci:v000015B3d00001017sv000015B3sd00000020bc02sc07i00", "4: ACTIVE",
+            "6", "1", "231:192", "mlx5_0", "0x15b3"])
+        self.assertEqual(self.verbs("--mlx5", "--", "ls", "/sys/class/infiniband", "/dev/infiniband"),
+                         "/dev/infiniband:\nuverbs0\n\n/sys/class/infiniband:\nmlx5_0\n")
+        self.assertEqual(self.verbs("--mlx5", "--", "stat", "-c", "%F %t:%T", "/dev/infiniband/uverbs0"),
+                         "character special file e7:c0\n")
+
+    def test_without_the_device(self):
+        for library, reason in (("/nonexistent/libdevice.so", "cannot open shared object file"),
+                                (BUILD / "lib/turnout/libibverbs.so.1", "it is not the library of a device")):
+            out = self.verbs("--mlx5", "--", "env", f"TURNOUT_SHIM_MLX5={library}", PYTHON, "-c",
+                             "import os\ntry: os.open('/dev/infiniband/uverbs0', os.O_RDWR)\n"
+                             "except OSError as error: print(error.strerror)")
+            self.assertEqual(out, "No such device\n")
+            self.assertIn(f"loading the mlx5 device failed: {library}: {reason}", self.err)
+            self.assertEqual(len(self.err.splitlines()), 1, self.err)
+
+    def test_what_it_excludes(self):
+        for words in (["--mlx5dv"], ["--profile", "rxe"], ["--profile=turnout"]):
+            self.verbs("--mlx5", *words, "--", "true", code=2)
+            self.assertIn("exclude each other", self.err)
+        self.env["TURNOUT_ADAPTER"] = "rxe"
+        for words in ([], ["--profile", "connectx-5"]):
+            self.assertEqual(self.verbs("--mlx5", *words, "--", "sh", "-c", "echo $TURNOUT_ADAPTER"), "connectx-5\n")
+
+    def test_env_for_a_shell(self):
+        """Beside the files of the adapter that is not mlx5."""
+        both = f'eval "$({shlex.quote(self.turnout)} verbs --env)" && ibv_devices && ' \
+               f'eval "$({shlex.quote(self.turnout)} verbs --mlx5 --env)" && ls /sys/class/infiniband && ibv_devices'
+        done = subprocess.run(["sh", "-c", both], env=self.env, text=True, timeout=LIMIT, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        first, _, second = done.stdout.partition("\nmlx5_0\n")
+        self.assertIn("turnout0", first)
+        self.assertIn("mlx5_0", second)
+        self.assertNotIn("turnout0", second)
 
 
 class Pairs(Verbs):

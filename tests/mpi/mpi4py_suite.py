@@ -5,8 +5,9 @@
     mpi4py_suite.py --np 2 --np 4 --provider tcp --provider turnout [--lib BUILD/lib] [--only REGEX]
                     [--mpi mpich | open_mpi_5 | open_mpi_4 | intel_mpi]
 
-The provider "ucx" is none of libfabric: MPICH's UCX, on the verbs of the virtual adapter (--lib says
-where they are, beside `turnout verbs`).
+The providers "ucx", "ucx_rc_mlx5" and "ucx_dc_mlx5" are none of libfabric: MPICH's UCX, on the verbs of the
+virtual adapter, or with the system's own libmlx5 on the emulated mlx5; "turnout_mlx5" is Turnout there
+(--lib says where they are, beside `turnout verbs`).
 
 The suite comes from mpi4py's source distribution, of the version that is installed beside this
 Python, fetched once into --cache (no network is used when it is there). Every test module is one job
@@ -29,7 +30,7 @@ import sys
 import tempfile
 import time
 
-from mpi_libraries import CACHE, HERE, MPIS, environment
+from mpi_libraries import CACHE, HERE, MPIS, UCX, environment, verbs_command
 from source_distribution import fetch
 # From good to bad; of the outcomes of one test on all ranks the worst counts.
 ORDER = ["skip", "pass", "fail", "error", "crash", "hang"]
@@ -165,12 +166,12 @@ def run_suite(args, suite, provider, np):
     folder = args.out / f"{provider}-{np}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    lib = args.lib if provider == "turnout" else None
+    lib = args.lib if provider.startswith("turnout") else None
     mpi, outcomes = MPIS[args.mpi], {}
     for module in modules:
         started = time.monotonic()
         env = environment(mpi, provider, lib, f"suite-{os.getpid()}-{np}")
-        verbs = [str(args.lib.parent / "bin" / "turnout"), "verbs", "--"] if provider == "ucx" else []
+        verbs = verbs_command(args.lib.parent, provider) if args.lib else []
         part = run_module(verbs + mpi.command(np), env, suite, module, args.timeout, folder)
         outcomes.update(part)
         counts = collections.Counter(part.values())
@@ -200,7 +201,7 @@ def main():
     if args.fetch:
         return 0
     providers = args.provider or ["tcp", "turnout"]
-    if not {"turnout", "ucx"}.isdisjoint(providers) and args.lib is None:
+    if not {"turnout", "turnout_mlx5", *UCX}.isdisjoint(providers) and args.lib is None:
         parser.error("--lib: the folder of libturnout-fi.so is needed")
     if args.lib is not None:
         args.lib = args.lib.resolve()

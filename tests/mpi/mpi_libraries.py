@@ -54,16 +54,34 @@ MPIS = {
 }
 
 
+# What is no provider of libfabric, but MPICH's UCX: its transports and their adapter.
+UCX = {
+    "ucx": ("rc_v,ud_v,self", "turnout0:1"),
+    "ucx_rc_mlx5": ("rc_mlx5,ud_mlx5,self", "mlx5_0:1"),
+    "ucx_dc_mlx5": ("dc_mlx5,self", "mlx5_0:1"),
+}
+
+
+def verbs_command(build: pathlib.Path, provider: str) -> list:
+    """What starts a job whose libraries use an adapter that they find for themselves."""
+    if provider not in UCX and provider != "turnout_mlx5":
+        return []
+    return [str(build / "bin" / "turnout"), "verbs", *(["--mlx5"] if provider.endswith("_mlx5") else []), "--"]
+
+
 def environment(mpi: Mpi, provider: str, lib: pathlib.Path | None, fabric: str) -> dict:
     env = dict(os.environ)
-    env.update(mpi.environment(provider))
+    env.update(mpi.environment("turnout" if provider == "turnout_mlx5" else provider))
+    if provider == "turnout_mlx5":
+        env.update(TURNOUT_DEVICE="mlx5_0")
     env.update(TURNOUT_FABRIC=fabric, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    if provider == "ucx":
+    if provider in UCX:
+        transports, adapter = UCX[provider]
         env.pop("FI_PROVIDER")
         env.update(
             MPIR_CVAR_CH4_NETMOD="ucx",
-            UCX_TLS="rc_v,ud_v,self",
-            UCX_NET_DEVICES="turnout0:1",
+            UCX_TLS=transports,
+            UCX_NET_DEVICES=adapter,
             # A flush of rc_verbs writes to the peer, who in MPI_Finalize may be gone: as over any adapter
             # it waits for this long, eight times.
             UCX_RC_TIMEOUT="20ms",

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """perftest over the virtual adapter: every operation, service and variant that perftest offers.
 
-    perftest_table.py BUILD [--only REGEX] [--jobs N] [--markdown]
+    perftest_table.py BUILD [--mlx5] [--only REGEX] [--jobs N] [--markdown]
 
-Each cell is a pair of processes, server and client, under `turnout verbs`; it passes when both exit
-with 0. A combination that perftest itself refuses (a usage error, not a failed verb) is a dash. With
+Each cell is a pair of processes, server and client, under `turnout verbs`, with --mlx5 by the system's own
+libmlx5 on the emulated mlx5; it passes when both exit with 0. A combination that perftest itself refuses (a usage error, not a failed verb) is a dash. With
 --markdown the page docs/perftest.md is printed. Exits with 1 when a cell fails.
 """
 import argparse
@@ -66,11 +66,11 @@ def not_offered(output):
     return None
 
 
-def pair(turnout, operation, kind, service, variant, arguments, number):
+def pair(verbs, operation, kind, service, variant, arguments, number):
     # Below 32768: from there on the system gives ports to those who connect (ip_local_port_range).
     program = [f"ib_{operation}_{kind}", "-c", service, "-p", str(20000 + os.getpid() * 7 % 12000 + number), *arguments]
     env = dict(os.environ, TURNOUT_ADAPTER="connectx-5")
-    command = [turnout, "verbs", "--fabric", f"perftest-{os.getpid()}-{number}", "--mlx5dv", "--"] + program
+    command = [*verbs, "--fabric", f"perftest-{os.getpid()}-{number}", "--", *program]
     ended = verbs_pair.run(command, command + ["localhost"], LIMIT, env)
     text = ended.text
     if ended.good:
@@ -89,15 +89,16 @@ def main():
     parser.add_argument("--only", default="", help="of 'operation kind service variant', a regular expression")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--mlx5", action="store_true", help="on the emulated mlx5")
     options = parser.parse_args()
-    turnout = str(options.build / "bin" / "turnout")
+    verbs = [str(options.build / "bin" / "turnout"), "verbs", "--mlx5" if options.mlx5 else "--mlx5dv"]
 
     cells = [(o, k, s, v) for (o, k), s, v in
              itertools.product(itertools.product(OPERATIONS, KINDS), SERVICES, VARIANTS)
              if re.search(options.only, f"{o} {k} {s} {v[0]}")]
     outcomes = {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        running = {pool.submit(pair, turnout, o, k, s, v[0], v[1], n): (o, k, s, v[0])
+        running = {pool.submit(pair, verbs, o, k, s, v[0], v[1], n): (o, k, s, v[0])
                    for n, (o, k, s, v) in enumerate(cells)}
         for done in concurrent.futures.as_completed(running):
             outcomes[running[done]] = done.result()
