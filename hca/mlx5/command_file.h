@@ -46,6 +46,9 @@ class CommandFile {
   struct Pair {
     Qp* qp;
     Mlx5SendQueue queue;
+    struct {
+      std::uint32_t entries, max_sge;
+    } receives;  // as they lie in the program's memory
   };
   using Run = int (CommandFile::*)(Mlx5Command&);
   struct Entry {

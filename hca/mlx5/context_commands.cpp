@@ -51,7 +51,7 @@ ib_uverbs_query_device_resp answer_of(const ibv_device_attr& a) noexcept {
   out.max_sge = number(a.max_sge);
   out.max_sge_rd = number(a.max_sge_rd);
   out.max_cq = number(a.max_cq);
-  out.max_cqe = number(a.max_cqe);
+  out.max_cqe = number(a.max_cqe) - 1;  // libmlx5 has one more, and then a power of two
   out.max_mr = number(a.max_mr);
   out.max_pd = number(a.max_pd);
   out.max_qp_rd_atom = number(a.max_qp_rd_atom);
@@ -64,7 +64,7 @@ ib_uverbs_query_device_resp answer_of(const ibv_device_attr& a) noexcept {
   out.max_total_mcast_qp_attach = number(a.max_total_mcast_qp_attach);
   out.max_ah = number(a.max_ah);
   out.max_srq = number(a.max_srq);
-  out.max_srq_wr = number(a.max_srq_wr);
+  out.max_srq_wr = number(a.max_srq_wr) - 1;
   out.max_srq_sge = number(a.max_srq_sge);
   out.max_pkeys = a.max_pkeys;
   out.local_ca_ack_delay = a.local_ca_ack_delay;
@@ -151,8 +151,18 @@ int CommandFile::query_device_extended(Mlx5Command& command) {
   out.device_cap_flags_ex = a.device_cap_flags_ex;
   out.xrc_odp_caps = a.xrc_odp_caps;
   out.max_dm_size = a.max_dm_size;
+  constexpr std::uint32_t kMaxCompressed = 64;  // ConnectX-5's
   mlx5_ib_query_device_resp driver{};
   driver.response_length = sizeof driver;
+  driver.flags =
+      MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP | MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD;
+  // A device that may compress completions need not.
+  driver.cqe_comp_caps.max_num = kMaxCompressed;
+  driver.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH |
+                                          MLX5_IB_CQE_RES_FORMAT_CSUM |
+                                          MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX;
+  driver.dci_streams_caps.max_log_num_concurent = kMaxLogStreams;
+  driver.dci_streams_caps.max_log_num_errored = kMaxLogStreams;
   return command.answer(out, driver);
 }
 

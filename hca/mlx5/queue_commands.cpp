@@ -37,7 +37,12 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
   const auto mlx5 = command.driver_request<mlx5_ib_create_cq>();
   // The library asks for one less than it has: a power of two.
   if (request.cqe >= kMaxCqe || (mlx5.cqe_size != 64 && mlx5.cqe_size != 128)) return EINVAL;
-  if (mlx5.cqe_comp_en != 0) return EOPNOTSUPP;
+  constexpr std::uint32_t kKnownFlags =
+      MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD | MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
+  if ((mlx5.flags & ~kKnownFlags) != 0) return EOPNOTSUPP;
+  if ((mlx5.flags & MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD) != 0 && mlx5.cqe_size != 128) {
+    return EINVAL;
+  }
   const std::uint32_t entries = std::bit_ceil(request.cqe + 1);
   if ((mlx5.db_addr & 7) != 0 || (mlx5.buf_addr & 63) != 0) return EINVAL;
   if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * mlx5.cqe_size) ||
@@ -61,12 +66,8 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
   where.doorbell = mlx5.db_addr;
   where.entries = entries;
   where.stride = mlx5.cqe_size;
-<<<<<<< HEAD
-  objects_.engine->mlx5_queues().attach(*cq, where);
-=======
   where.unchecked = request.unchecked ? 1 : 0;
-  engine_->mlx5_queues().attach(*cq, where);
->>>>>>> 551a505c2d7ef7e1ba0e5ad25af20216a49cac1b
+  objects_.engine->mlx5_queues().attach(*cq, where);
   auto queue = std::unique_ptr<Queue>(new Queue{cq, {}});
   queue->doorbell.cq = cq;
   queue->doorbell.doorbell = mlx5.db_addr;
@@ -115,7 +116,9 @@ int CommandFile::resize_cq(Mlx5Command& command) {
   const std::uint32_t stride = mlx5.cqe_size;
   if ((stride != 64 && stride != 128) || (mlx5.buf_addr & 63) != 0) return EINVAL;
   if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * stride)) return EFAULT;
-  objects_.engine->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride);
+  if (!objects_.engine->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride)) {
+    return EINVAL;
+  }
   return command.answer(ib_uverbs_resize_cq_resp{entries - 1, 0});
 }
 
@@ -147,8 +150,8 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
                           ibv_srq_init_attr attr, const std::uint32_t* xrc) {
   const auto mlx5 = command.driver_request<mlx5_ib_create_srq>();
   const FileObjects::Domain* const domain = objects_.domains.find(pd);
-  if (domain == nullptr || attr.attr.max_wr == 0 || attr.attr.max_wr >= kMaxSrqWr ||
-      attr.attr.max_sge > kMaxSge || (mlx5.flags & ~std::uint32_t{MLX5_SRQ_FLAG_SIGNATURE}) != 0) {
+  if (domain == nullptr || attr.attr.max_wr >= kMaxSrqWr || attr.attr.max_sge > kMaxSge ||
+      (mlx5.flags & ~std::uint32_t{MLX5_SRQ_FLAG_SIGNATURE}) != 0) {
     return EINVAL;
   }
   if ((mlx5.flags & MLX5_SRQ_FLAG_SIGNATURE) != 0) return EOPNOTSUPP;
@@ -172,7 +175,7 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   }
   const ibv_srq_attr wanted = attr.attr;
   attr.srq_context = reinterpret_cast<void*>(user_handle);
-  attr.attr.max_wr = entries - 1;
+  attr.attr.max_wr = std::max(1U, entries - 1);
   attr.attr.max_sge = std::min(kMaxSge, stride / kMlx5UnitBytes - 1);
   Srq* const srq = verbs().create_srq(*domain->pd, attr, xrcd, cq);
   if (srq == nullptr) return errno;
