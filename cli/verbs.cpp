@@ -46,8 +46,13 @@ struct Library {
 };
 // In the order of preloading; the shim is the last before the system's.
 constexpr const char* kShim = "libturnout-shim.so";
-constexpr std::array<Library, 4> kLibraries = {
-    {{"libibverbs.so.1", true}, {"libmlx5.so.1", true}, {"librdmacm.so.1", false}, {kShim, true}}};
+constexpr const char* kConnectionManager = "librdmacm.so.1";
+constexpr std::array<Library, 4> kLibraries = {{{"libibverbs.so.1", true},
+                                                {"libmlx5.so.1", true},
+                                                {kConnectionManager, false},
+                                                {kShim, true}}};
+// The connection manager for the system's libibverbs: a folder in ours.
+constexpr const char* kSystemFolder = "system";
 // Loaded by the shim.
 constexpr const char* kMlx5Device = "libturnout-mlx5.so";
 // The adapter that it is (TURNOUT_ADAPTER).
@@ -112,7 +117,8 @@ std::vector<std::string> others(const std::string& folder, const char* variable,
   std::erase_if(words, [&](const std::string& word) {
     std::error_code error;
     const fs::path real = fs::weakly_canonical(word, error);
-    return !error && (real == folder || real.parent_path() == folder);
+    const fs::path parent = real.parent_path();
+    return !error && (real == folder || parent == folder || parent == folder + "/" + kSystemFolder);
   });
   return words;
 }
@@ -138,8 +144,13 @@ Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
     variables.emplace_back("TURNOUT_FAULT", plan);
   variables.emplace_back("TURNOUT_SHIM_ROOT", tree);
   if (options.mlx5) {
-    // The system's libraries, and ours only below them.
+    // The system's libraries, and ours only below them. But for connections: there is no kernel's
+    // connection manager that the system's librdmacm could speak with.
     std::vector<std::string> preloaded = others(libraries.folder, "LD_PRELOAD", ": ");
+    if (libraries.connection_manager) {
+      preloaded.insert(preloaded.begin(), fmt::format("{}/{}/{}", libraries.folder, kSystemFolder,
+                                                      kConnectionManager));
+    }
     preloaded.insert(preloaded.begin(), fmt::format("{}/{}", libraries.folder, kShim));
     variables.emplace_back("TURNOUT_SHIM_MLX5",
                            fmt::format("{}/{}", libraries.folder, kMlx5Device));
@@ -171,8 +182,7 @@ Status check_faults(const std::string& plan) {
 }
 
 TreeOptions tree_options(const VerbsOptions& options, const Libraries& libraries) {
-  return {.connection_manager = libraries.connection_manager && !options.mlx5,
-          .mlx5 = options.mlx5};
+  return {.connection_manager = libraries.connection_manager, .mlx5 = options.mlx5};
 }
 
 // What cannot be had together.

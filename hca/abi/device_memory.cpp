@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device memory: bytes that an adapter has on its chip. Here a memfd, which peers map when they
-// reach a region of it.
+// The verbs of device memory (hca/device/device_memory.h).
 //
 // Source: ibv_alloc_dm(3); offsets and lengths of copies are multiples of 4 bytes, as mlx5 demands.
 #include <fcntl.h>
@@ -19,7 +18,7 @@
 #include "base/file_descriptor.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/copy_in_order.h"
-#include "hca/device/identity.h"
+#include "hca/device/device_memory.h"
 #include "hca/device/rules.h"
 
 using namespace turnout::hca;
@@ -39,8 +38,6 @@ Dm& of(ibv_dm* dm) {
   return *reinterpret_cast<Dm*>(dm);
 }
 
-std::atomic<std::uint64_t> given{0};  // bytes, of all contexts of this process
-
 bool may_copy(const Dm& dm, std::uint64_t offset, std::size_t length) {
   return offset % kUnit == 0 && length % kUnit == 0 && covers(0, dm.length, offset, length);
 }
@@ -58,8 +55,6 @@ int copy_from(void* to, ibv_dm* verbs, std::uint64_t offset, std::size_t length)
   std::memcpy(to, dm.bytes + offset, length);
   return 0;
 }
-
-constexpr char kName[] = "turnout-dm";
 
 // Null and errno.
 Dm* map(ibv_context* context, turnout::Descriptor fd, std::uint64_t length) {
@@ -82,25 +77,18 @@ Dm* map(ibv_context* context, turnout::Descriptor fd, std::uint64_t length) {
 namespace turnout::hca {
 
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
-  const std::uint64_t limit = identity().device_memory;
-  if (limit == 0) return failed(EOPNOTSUPP);
   if (attr->comp_mask != 0 || attr->length == 0) return failed(EINVAL);
-  const std::uint64_t length = attr->length;
-  std::uint64_t before = given.load();
-  do {
-    if (length > limit || before > limit - length) return failed(ENOMEM);
-  } while (!given.compare_exchange_weak(before, before + length));
-  Descriptor fd(memfd_create(kName, MFD_CLOEXEC));
-  Dm* dm = nullptr;
-  if (fd && set_size(fd.get(), length)) dm = map(context, std::move(fd), length);
-  if (dm == nullptr) given -= length;
+  Descriptor fd = take_device_memory(attr->length);
+  if (!fd) return nullptr;
+  Dm* const dm = map(context, std::move(fd), attr->length);
+  if (dm == nullptr) give_back_device_memory(attr->length);
   return verbs_of(dm);
 }
 
 // Regions of it keep their own descriptor, and a peer its mapping: memory goes with the last.
 int free_dm(ibv_dm* verbs) {
   Dm& dm = of(verbs);
-  if (!dm.imported) given -= dm.length;
+  if (!dm.imported) give_back_device_memory(dm.length);
   munmap(dm.bytes, dm.length);
   --context_of(verbs->context).users;
   delete &dm;
@@ -124,7 +112,7 @@ TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t handle)
   const std::string path = fmt::format("/proc/{}/fd/{}", context_of(context).exporter, handle);
   char target[64] = {};
   const ssize_t n = readlink(path.c_str(), target, sizeof target - 1);
-  if (n <= 0 || !std::string_view(target).starts_with(std::string("/memfd:") + kName)) {
+  if (n <= 0 || !std::string_view(target).starts_with(std::string("/memfd:") + kDeviceMemoryName)) {
     return failed(EINVAL);
   }
   turnout::Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));

@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kMlx5CqeBytes = 64;
 inline constexpr std::uint32_t kMlx5BlockBytes = MLX5_SEND_WQE_BB;  // unit of a send queue
 inline constexpr std::uint32_t kMlx5UnitBytes = 16;                 // unit of a work queue entry
 // The longest send request, in blocks, that the device allows (mlx5_ib_alloc_ucontext_resp).
-inline constexpr std::uint32_t kMlx5MaxBlocks = 8;
+inline constexpr std::uint32_t kMlx5MaxBlocks = 16;
 // lkey of a piece that is no region's but lies in the send queue itself.
 inline constexpr std::uint32_t kMlx5InlineKey = 0xffff'ffff;
 

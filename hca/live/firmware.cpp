@@ -15,6 +15,7 @@
 #include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/signal_free_thread.h"
+#include "hca/live/mlx5_queues.h"
 
 namespace turnout::hca {
 

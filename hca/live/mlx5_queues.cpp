@@ -97,6 +97,11 @@ bool Mlx5Queues::is_full(std::uint32_t index, const CqRecord& cq, std::uint64_t 
   const std::uint64_t position = tail + record.announced;
   if (record.unchecked != 0) return false;
   if (position - record.consumed < record.entries) return false;
+  return has_unpolled(record, cq, position, record.entries);
+}
+
+bool Mlx5Queues::has_unpolled(Mlx5CqRecord& record, const CqRecord& cq, std::uint64_t position,
+                              std::uint32_t entries) noexcept {
   std::uint32_t word = 0;
   if (!read(cq.owner.load(std::memory_order_relaxed), record.doorbell, &word, sizeof word)) {
     return false;
@@ -105,7 +110,7 @@ bool Mlx5Queues::is_full(std::uint32_t index, const CqRecord& cq, std::uint64_t 
       (be32toh(word) - static_cast<std::uint32_t>(record.consumed)) & kIndexMask;
   // Never more than there was to poll, whatever the word says.
   record.consumed += std::min<std::uint64_t>(forward, position - record.consumed);
-  return position - record.consumed >= record.entries;
+  return position - record.consumed >= entries;
 }
 
 std::uint32_t Mlx5Queues::user_index_of(const Completion& done) const noexcept {
@@ -142,17 +147,19 @@ void Mlx5Queues::move_own() noexcept {
   }
 }
 
-void Mlx5Queues::resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
+bool Mlx5Queues::resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
                         std::uint32_t stride) noexcept {
   const SharedGuard guard(fabric, cq.record->lock);
   Mlx5CqRecord& record = fabric.mlx5_cq(cq.index);
   move_entries(cq.index, *cq.record);
   const std::uint64_t position = cq.record->tail + record.announced;
+  if (has_unpolled(record, *cq.record, position, entries)) return false;
   put_entry(record, fabric.me(), position, resize_entry(position, record.entries));
   ++record.announced;
   record.buffer = buffer;
   record.entries = entries;
   record.stride = stride;
+  return true;
 }
 
 void Mlx5Queues::tell_of_entry_behind(const Cq& cq, std::uint32_t consumed) noexcept {

@@ -30,9 +30,10 @@ class Mlx5Queues : LiveParts {
   // The queue pair ends; its receives begin anew (RESET). Without a lock.
   void detach(const Qp& qp) noexcept;
   void restart(const Qp& qp) noexcept;
-  // The completions go on in another buffer. Takes the queue's lock.
-  void resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
-              std::uint32_t stride) noexcept;
+  // The completions go on in another buffer. False: what is not polled yet would not fit. Takes the
+  // queue's lock.
+  [[nodiscard]] bool resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
+                            std::uint32_t stride) noexcept;
   // The program has armed the queue. An entry behind `consumed`, the low 24 bits of what it has
   // polled, that is there already is told at once. Takes the queue's lock.
   void tell_of_entry_behind(const Cq& cq, std::uint32_t consumed) noexcept;
@@ -53,6 +54,9 @@ class Mlx5Queues : LiveParts {
   [[nodiscard]] std::uint64_t flush_posted() noexcept;
 
  private:
+  // Has the program left so many unpolled, of those before `position`?
+  [[nodiscard]] bool has_unpolled(Mlx5CqRecord& record, const CqRecord& cq, std::uint64_t position,
+                                  std::uint32_t entries) noexcept;
   // Memory of a process. False: it cannot be reached.
   [[nodiscard]] bool place_of(Token owner, std::uint64_t address, Place& place) noexcept;
   [[nodiscard]] bool write(Token owner, std::uint64_t address, const void* from,

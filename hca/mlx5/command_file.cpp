@@ -2,6 +2,7 @@
 #include "hca/mlx5/command_file.h"
 
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl.h>
 
 #include "base/log.h"
 #include "hca/device/common_objects.h"
@@ -53,7 +54,7 @@ int CommandFile::write(const void* bytes, std::size_t count) {
   for (const Entry& entry : kCommands) {
     if (entry.number != command.number() || entry.extended != command.extended()) continue;
     const bool opens = entry.run == &CommandFile::get_context;
-    if (opens == (context_ != nullptr)) return EINVAL;
+    if (opens == (objects_.context != nullptr)) return EINVAL;
     const int error = (this->*entry.run)(command);
     if (error != 0) {
       TURNOUT_LOG(hca, debug, "mlx5 command failed: {}{}: {}", command.number(),
@@ -66,9 +67,24 @@ int CommandFile::write(const void* bytes, std::size_t count) {
   return command.extended() ? EOPNOTSUPP : EINVAL;
 }
 
+int CommandFile::control(unsigned long request, const void* argument) {
+  if (request != RDMA_VERBS_IOCTL) return ENOTTY;
+  IoctlCommand command;
+  if (const int error = command.read(argument); error != 0) return error;
+  const std::lock_guard lock(mutex_);
+  // A context is made by write().
+  if (objects_.context == nullptr) return EPROTONOSUPPORT;
+  const int error = ioctl_commands_.run(command);
+  if (error != 0) {
+    TURNOUT_LOG(hca, debug, "mlx5 command failed: object {:#x}, method {:#x}: {}", command.object(),
+                command.method(), std::strerror(error));
+  }
+  return error;
+}
+
 int CommandFile::read_event(void* to) {
   ibv_async_event event{};
-  if (const int error = verbs().get_async_event(*context_, event); error != 0) return error;
+  if (const int error = verbs().get_async_event(*objects_.context, event); error != 0) return error;
   ib_uverbs_async_event_desc out{};
   out.event_type = static_cast<std::uint32_t>(event.event_type);
   const auto handle = [](const void* user) { return reinterpret_cast<std::uint64_t>(user); };
@@ -93,7 +109,8 @@ int CommandFile::read_event(void* to) {
 int CommandFile::read_completion(Channel& channel, void* to) {
   ibv_cq* cq = nullptr;
   void* user = nullptr;
-  if (const int error = context_->data_path->get_cq_event(channel, &cq, &user); error != 0) {
+  if (const int error = objects_.context->data_path->get_cq_event(channel, &cq, &user);
+      error != 0) {
     return error;
   }
   const ib_uverbs_comp_event_desc out{reinterpret_cast<std::uint64_t>(user)};
@@ -103,7 +120,7 @@ int CommandFile::read_completion(Channel& channel, void* to) {
 
 void CommandFile::end() {
   const std::lock_guard lock(mutex_);
-  if (context_ == nullptr) return;
+  if (objects_.context == nullptr) return;
   qps_.clear([this](Pair& pair) { (void)end(pair); });
   srqs_.clear([this](Shared& shared) {
     shared.srq->verbs.events_completed = shared.srq->events_read;
@@ -112,12 +129,14 @@ void CommandFile::end() {
   cqs_.clear([this](Queue& queue) { (void)end(queue); });
   for (Channel* const channel : channels_) (void)verbs().destroy_channel(*channel);
   windows_.clear([this](Window& window) { (void)verbs().dealloc_window(*window.mw); });
-  regions_.clear([this](Region& region) { (void)verbs().deregister(*region.mr); });
+  ioctl_commands_.end();
+  objects_.regions.clear(
+      [this](FileObjects::Region& region) { (void)verbs().deregister(*region.mr); });
   xrc_domains_.clear([this](XrcDomain& domain) { (void)verbs().close_xrcd(*domain.xrcd); });
-  domains_.clear([](Domain& domain) { (void)destroy_domain(*domain.pd); });
+  objects_.domains.clear([](FileObjects::Domain& domain) { (void)destroy_domain(*domain.pd); });
   channels_.clear();
-  verbs().close(*context_);
-  context_.reset();
+  verbs().close(*objects_.context);
+  objects_.context.reset();
 }
 
 }  // namespace turnout::hca

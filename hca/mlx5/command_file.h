@@ -11,23 +11,14 @@
 #include <memory>
 #include <mutex>
 
-#include "hca/live/engine.h"
 #include "hca/mlx5/command.h"
 #include "hca/mlx5/doorbells.h"
+#include "hca/mlx5/file_objects.h"
 #include "hca/mlx5/handles.h"
+#include "hca/mlx5/ioctl_commands.h"
 #include "hca/mlx5/send_queue.h"
 
 namespace turnout::hca {
-
-// A descriptor that a program reads events from, and what it is of. Null where there is none.
-class EventFiles {
- public:
-  virtual ~EventFiles() = default;
-  // A descriptor of the program's own for the same pipe. -1 and errno.
-  [[nodiscard]] virtual int add(class CommandFile& file, Channel* channel, int pipe) = 0;
-  // Null: it is not a channel of this file.
-  [[nodiscard]] virtual Channel* channel_of(const class CommandFile& file, int fd) = 0;
-};
 
 class CommandFile {
  public:
@@ -38,6 +29,8 @@ class CommandFile {
 
   // One command. 0 or errno.
   [[nodiscard]] int write(const void* bytes, std::size_t count);
+  // The same in the newer interface (ioctl_command.h). 0 or errno.
+  [[nodiscard]] int control(unsigned long request, const void* argument);
   // The next event of the device, as ib_uverbs_async_event_desc: into `to`. 0 or errno.
   [[nodiscard]] int read_event(void* to);
   // The same of a completion channel, as ib_uverbs_comp_event_desc.
@@ -53,6 +46,9 @@ class CommandFile {
   struct Pair {
     Qp* qp;
     Mlx5SendQueue queue;
+    struct {
+      std::uint32_t entries, max_sge;
+    } receives;  // as they lie in the program's memory
   };
   using Run = int (CommandFile::*)(Mlx5Command&);
   struct Entry {
@@ -104,18 +100,12 @@ class CommandFile {
 
   int end(Queue& queue);
   int end(Pair& pair);
-  [[nodiscard]] ObjectVerbs& verbs() noexcept { return *context_->objects; }
+  [[nodiscard]] ObjectVerbs& verbs() noexcept { return objects_.verbs(); }
 
   EventFiles& events_;
   std::mutex mutex_;
-  std::unique_ptr<Context> context_;  // null before GET_CONTEXT
-  LiveEngine* engine_ = nullptr;
-  struct Domain {
-    Pd* pd;
-  };
-  struct Region {
-    Mr* mr;
-  };
+  FileObjects objects_;
+  IoctlCommands ioctl_commands_{*this, objects_, events_};
   struct Window {
     Mw* mw;
   };
@@ -125,8 +115,6 @@ class CommandFile {
   struct Shared {
     Srq* srq;
   };
-  Handles<Domain> domains_;
-  Handles<Region> regions_;
   Handles<Window> windows_;
   Handles<XrcDomain> xrc_domains_;
   Handles<Queue> cqs_;

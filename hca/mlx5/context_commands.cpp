@@ -51,7 +51,7 @@ ib_uverbs_query_device_resp answer_of(const ibv_device_attr& a) noexcept {
   out.max_sge = number(a.max_sge);
   out.max_sge_rd = number(a.max_sge_rd);
   out.max_cq = number(a.max_cq);
-  out.max_cqe = number(a.max_cqe);
+  out.max_cqe = number(a.max_cqe) - 1;  // libmlx5 has one more, and then a power of two
   out.max_mr = number(a.max_mr);
   out.max_pd = number(a.max_pd);
   out.max_qp_rd_atom = number(a.max_qp_rd_atom);
@@ -64,7 +64,7 @@ ib_uverbs_query_device_resp answer_of(const ibv_device_attr& a) noexcept {
   out.max_total_mcast_qp_attach = number(a.max_total_mcast_qp_attach);
   out.max_ah = number(a.max_ah);
   out.max_srq = number(a.max_srq);
-  out.max_srq_wr = number(a.max_srq_wr);
+  out.max_srq_wr = number(a.max_srq_wr) - 1;
   out.max_srq_sge = number(a.max_srq_sge);
   out.max_pkeys = a.max_pkeys;
   out.local_ca_ack_delay = a.local_ca_ack_delay;
@@ -96,19 +96,20 @@ int CommandFile::get_context(Mlx5Command& command) {
     TURNOUT_LOG(hca, error, "opening the virtual adapter failed: mlx5: {}", status.text());
     return status.sys_errno() != 0 ? status.sys_errno() : ENODEV;
   }
-  engine_ = opened.value();
-  context_ = std::move(context);
+  objects_.engine = opened.value();
+  objects_.context = std::move(context);
   ib_uverbs_get_context_resp answer{};
   const int fd = events_.add(*this, nullptr, c.async_fd);
   if (fd < 0) {
     const int error = errno;
-    verbs().close(*context_);
-    context_.reset();
+    verbs().close(*objects_.context);
+    objects_.context.reset();
     return error;
   }
   answer.async_fd = static_cast<std::uint32_t>(fd);
   answer.num_comp_vectors = kCompletionVectors;
-  mlx5_ib_alloc_ucontext_resp driver{};
+  mlx5_ib_alloc_ucontext_resp& driver = objects_.description;
+  driver = {};
   driver.qp_tab_size = kMaxQps;
   driver.bf_reg_size = 0;  // stores of eight bytes only: each store is a fault
   driver.tot_bfregs =
@@ -123,6 +124,8 @@ int CommandFile::get_context(Mlx5Command& command) {
   driver.response_length = sizeof driver;
   driver.cqe_version = std::min<std::uint8_t>(asked.max_cqe_version, 1);
   driver.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE;
+  if (MappedPages::instance().make_clock())
+    driver.clock_info_versions = 1U << MLX5_IB_CLOCK_INFO_V1;
   driver.log_uar_size = 12;
   driver.num_uars_per_page = 1;
   return command.answer(answer, driver);
@@ -130,12 +133,12 @@ int CommandFile::get_context(Mlx5Command& command) {
 
 int CommandFile::query_device(Mlx5Command& command) {
   (void)command.request<ib_uverbs_query_device>();
-  return command.answer(answer_of(device_attributes(*context_)));
+  return command.answer(answer_of(device_attributes(*objects_.context)));
 }
 
 int CommandFile::query_device_extended(Mlx5Command& command) {
   if (command.request<ib_uverbs_ex_query_device>().comp_mask != 0) return EINVAL;
-  const ibv_device_attr_ex a = extended_attributes(*context_);
+  const ibv_device_attr_ex a = extended_attributes(*objects_.context);
   ib_uverbs_ex_query_device_resp out{};
   out.base = answer_of(a.orig_attr);
   out.response_length = sizeof out;
@@ -147,14 +150,25 @@ int CommandFile::query_device_extended(Mlx5Command& command) {
   out.hca_core_clock = a.hca_core_clock;
   out.device_cap_flags_ex = a.device_cap_flags_ex;
   out.xrc_odp_caps = a.xrc_odp_caps;
+  out.max_dm_size = a.max_dm_size;
+  constexpr std::uint32_t kMaxCompressed = 64;  // ConnectX-5's
   mlx5_ib_query_device_resp driver{};
   driver.response_length = sizeof driver;
+  driver.flags =
+      MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP | MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD;
+  // A device that may compress completions need not.
+  driver.cqe_comp_caps.max_num = kMaxCompressed;
+  driver.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH |
+                                          MLX5_IB_CQE_RES_FORMAT_CSUM |
+                                          MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX;
+  driver.dci_streams_caps.max_log_num_concurent = kMaxLogStreams;
+  driver.dci_streams_caps.max_log_num_errored = kMaxLogStreams;
   return command.answer(out, driver);
 }
 
 int CommandFile::query_port(Mlx5Command& command) {
   if (command.request<ib_uverbs_query_port>().port_num != kPort) return EINVAL;
-  const ibv_port_attr a = port_attributes(*context_);
+  const ibv_port_attr a = port_attributes(*objects_.context);
   ib_uverbs_query_port_resp out{};
   out.port_cap_flags = a.port_cap_flags;
   out.max_msg_sz = a.max_msg_sz;
@@ -176,25 +190,26 @@ int CommandFile::query_port(Mlx5Command& command) {
 
 int CommandFile::alloc_pd(Mlx5Command& command) {
   (void)command.request<ib_uverbs_alloc_pd>();
-  Pd* const pd = verbs().alloc_pd(*context_);
+  Pd* const pd = verbs().alloc_pd(*objects_.context);
   if (pd == nullptr) return errno;
-  const ib_uverbs_alloc_pd_resp answer{domains_.add(std::unique_ptr<Domain>(new Domain{pd}))};
+  const ib_uverbs_alloc_pd_resp answer{
+      objects_.domains.add(std::unique_ptr<FileObjects::Domain>(new FileObjects::Domain{pd}))};
   return command.answer(answer, mlx5_ib_alloc_pd_resp{pd->number & 0xff'ffff});
 }
 
 int CommandFile::dealloc_pd(Mlx5Command& command) {
   const std::uint32_t handle = command.request<ib_uverbs_dealloc_pd>().pd_handle;
-  const Domain* const domain = domains_.find(handle);
+  const FileObjects::Domain* const domain = objects_.domains.find(handle);
   if (domain == nullptr) return EINVAL;
   if (const int error = destroy_domain(*domain->pd); error != 0) return error;
-  domains_.remove(handle);
+  objects_.domains.remove(handle);
   return 0;
 }
 
 int CommandFile::open_xrcd(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_open_xrcd>();
-  Xrcd* const xrcd =
-      verbs().open_xrcd(*context_, static_cast<int>(asked.fd), static_cast<int>(asked.oflags));
+  Xrcd* const xrcd = verbs().open_xrcd(*objects_.context, static_cast<int>(asked.fd),
+                                       static_cast<int>(asked.oflags));
   if (xrcd == nullptr) return errno;
   return command.answer(
       ib_uverbs_open_xrcd_resp{xrc_domains_.add(std::unique_ptr<XrcDomain>(new XrcDomain{xrcd}))});
@@ -209,38 +224,27 @@ int CommandFile::close_xrcd(Mlx5Command& command) {
   return 0;
 }
 
-namespace {
-
-// Rights that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE), but those that it knows.
-unsigned known_rights(std::uint32_t asked) noexcept {
-  return asked & ~(static_cast<unsigned>(IBV_ACCESS_OPTIONAL_RANGE) &
-                   ~static_cast<unsigned>(IBV_ACCESS_RELAXED_ORDERING));
-}
-
-}  // namespace
-
 int CommandFile::reg_mr(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_reg_mr>();
-  const Domain* const domain = domains_.find(asked.pd_handle);
+  const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
   if (domain == nullptr) return EINVAL;
   Mr* const mr =
       verbs().register_memory(*domain->pd, reinterpret_cast<void*>(asked.start), asked.length,
                               asked.hca_va, known_rights(asked.access_flags));
   if (mr == nullptr) return errno;
-  return command.answer(ib_uverbs_reg_mr_resp{regions_.add(std::unique_ptr<Region>(new Region{mr})),
-                                              mr->verbs.lkey, mr->verbs.rkey});
+  return command.answer(ib_uverbs_reg_mr_resp{objects_.add(mr), mr->verbs.lkey, mr->verbs.rkey});
 }
 
 int CommandFile::rereg_mr(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_rereg_mr>();
-  const Region* const region = regions_.find(asked.mr_handle);
+  const FileObjects::Region* const region = objects_.regions.find(asked.mr_handle);
   if (region == nullptr) return EINVAL;
   constexpr std::uint32_t kKnown =
       IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   if ((asked.flags & ~kKnown) != 0 || asked.flags == 0) return EINVAL;
   Reregistration change;
   if ((asked.flags & IBV_REREG_MR_CHANGE_PD) != 0) {
-    const Domain* const domain = domains_.find(asked.pd_handle);
+    const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
     if (domain == nullptr) return EINVAL;
     change.pd = domain->pd;
   }
@@ -255,16 +259,16 @@ int CommandFile::rereg_mr(Mlx5Command& command) {
 
 int CommandFile::dereg_mr(Mlx5Command& command) {
   const std::uint32_t handle = command.request<ib_uverbs_dereg_mr>().mr_handle;
-  const Region* const region = regions_.find(handle);
+  const FileObjects::Region* const region = objects_.regions.find(handle);
   if (region == nullptr) return EINVAL;
   if (const int error = verbs().deregister(*region->mr); error != 0) return error;
-  regions_.remove(handle);
+  objects_.regions.remove(handle);
   return 0;
 }
 
 int CommandFile::alloc_mw(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_alloc_mw>();
-  const Domain* const domain = domains_.find(asked.pd_handle);
+  const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
   if (domain == nullptr) return EINVAL;
   Mw* const mw = verbs().alloc_window(*domain->pd, static_cast<ibv_mw_type>(asked.mw_type));
   if (mw == nullptr) return errno;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -57,21 +58,19 @@ class OpenFiles final : public EventFiles {
   }
 
   int close(int fd) {
-    File gone;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = files_.find(fd);
-      if (found != files_.end()) {
-        gone = std::move(found->second);
-        files_.erase(found);
-      }
-      mark_descriptor(fd, false, false);
-    }
-    if (gone.is_command) {
-      gone.commands->end();
-      Doorbells::instance().remove_file();
-    }
+    forget(fd);
     return ::close(fd);
+  }
+
+  // `to` has become what `from` is, which may be nothing of ours.
+  void duplicate(int from, int to) {
+    forget(to);
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(from);
+    if (found == files_.end()) return;
+    const File file = found->second;
+    files_[to] = file;
+    mark_descriptor(to, true, file.is_command);
   }
 
   int add(CommandFile& file, Channel* channel, int pipe) override {
@@ -108,6 +107,25 @@ class OpenFiles final : public EventFiles {
     return true;
   }
 
+  // The descriptor stands for nothing any more. Its commands end with their last descriptor.
+  void forget(int fd) {
+    File gone;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = files_.find(fd);
+      mark_descriptor(fd, false, false);
+      if (found == files_.end()) return;
+      gone = std::move(found->second);
+      files_.erase(found);
+      const bool more = std::any_of(files_.begin(), files_.end(), [&](const auto& other) {
+        return other.second.is_command && other.second.commands == gone.commands;
+      });
+      if (!gone.is_command || more) return;
+    }
+    gone.commands->end();
+    Doorbells::instance().remove_file();
+  }
+
   std::mutex mutex_;
   std::map<int, File> files_;
   Descriptor pages_;
@@ -142,10 +160,15 @@ ssize_t read_file(int fd, void* bytes, std::size_t count) {
   return error == 0 ? static_cast<ssize_t>(sizeof(ib_uverbs_comp_event_desc)) : failure(error);
 }
 
-// Without the newer interface every library uses write().
-int control(int, unsigned long, void*) {
-  errno = ENOTTY;
-  return -1;
+int control(int fd, unsigned long request, void* argument) {
+  const OpenFiles::File file = OpenFiles::instance().find(fd);
+  if (!file.is_command) return static_cast<int>(failure(ENOTTY));
+  const int error = file.commands->control(request, argument);
+  return error == 0 ? 0 : static_cast<int>(failure(error));
+}
+
+void duplicate(int from, int to) {
+  OpenFiles::instance().duplicate(from, to);
 }
 
 int close_file(int fd) {
@@ -156,8 +179,14 @@ bool bus_error(const siginfo_t* info, void* ucontext) {
   return Doorbells::instance().store(*info, ucontext);
 }
 
-constexpr Mlx5DeviceCalls kCalls = {
-    sizeof(Mlx5DeviceCalls), open_file, write_file, read_file, control, close_file, bus_error};
+constexpr Mlx5DeviceCalls kCalls = {sizeof(Mlx5DeviceCalls),
+                                    open_file,
+                                    write_file,
+                                    read_file,
+                                    control,
+                                    close_file,
+                                    duplicate,
+                                    bus_error};
 
 }  // namespace
 }  // namespace turnout::hca

@@ -26,8 +26,12 @@ struct Mlx5DeviceCalls {
   int (*ioctl)(int fd, unsigned long request, void* argument);
   // Ends what the descriptor stands for, and closes it.
   int (*close)(int fd);
-  // A SIGBUS: true when the fault was a store to a doorbell. Then it was done, and the interrupted
-  // program goes on behind it. False: it is the program's own.
+  // dup(2) and the like have made the descriptor `to` what `from` is. Either may be the program's
+  // own: what `to` stood for has ended.
+  void (*duplicate)(int from, int to);
+  // A SIGBUS: true when the fault was a store to a doorbell, which was done, so that the
+  // interrupted program goes on behind it; or the first access to a page of the device's memory,
+  // which is there now. False: it is the program's own.
   bool (*bus_error)(const siginfo_t* info, void* ucontext);
 };
 

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "hca/device/data_path.h"
 #include "hca/live/mlx5_queues.h"
+#include "hca/mlx5/mapped_pages.h"
 #include "hca/mlx5/send_queue.h"
 #include "hca/mlx5/store_instruction.h"
 
@@ -38,29 +39,37 @@ void raise_high(std::atomic<std::uint32_t>& high, std::uint32_t index) noexcept 
   }
 }
 
-// Is `page` a mapping of this file? From /proc/self/maps: "begin-end mode offset major:minor
-// inode".
-bool is_mapping_of(std::uint64_t page, std::uint64_t device, std::uint64_t inode) noexcept {
+// Of a page: where in the file, and the mapping's rights. Not ours: not a mapping of the file.
+struct Mapping {
+  bool ours = false;
+  std::uint64_t offset = 0;
+  int protection = 0;
+};
+// From /proc/self/maps: "begin-end mode offset major:minor inode".
+Mapping find_mapping(std::uint64_t page, std::uint64_t device, std::uint64_t inode) noexcept {
   const Descriptor fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
-  if (!fd) return false;
+  if (!fd) return {};
   char text[4096];
   std::size_t kept = 0;
   for (;;) {
     const ssize_t n = read(fd.get(), text + kept, sizeof text - 1 - kept);
-    if (n <= 0) return false;
+    if (n <= 0) return {};
     kept += static_cast<std::size_t>(n);
     text[kept] = '\0';
     char* line = text;
     for (char* end = nullptr; (end = std::strchr(line, '\n')) != nullptr; line = end + 1) {
       *end = '\0';
-      unsigned long begin = 0, after = 0, number = 0;
+      unsigned long begin = 0, after = 0, offset = 0, number = 0;
+      char mode[5] = {};
       unsigned major_number = 0, minor_number = 0;
-      if (std::sscanf(line, "%lx-%lx %*s %*s %x:%x %lu", &begin, &after, &major_number,
-                      &minor_number, &number) != 5 ||
+      if (std::sscanf(line, "%lx-%lx %4s %lx %x:%x %lu", &begin, &after, mode, &offset,
+                      &major_number, &minor_number, &number) != 7 ||
           page < begin || page >= after) {
         continue;
       }
-      return number == inode && makedev(major_number, minor_number) == device;
+      if (number != inode || makedev(major_number, minor_number) != device) return {};
+      const int protection = (mode[0] == 'r' ? PROT_READ : 0) | (mode[1] == 'w' ? PROT_WRITE : 0);
+      return {true, offset + (page - begin), protection};
     }
     kept = std::strlen(line);
     if (kept == sizeof text - 1) kept = 0;  // a long name: its line has been looked at
@@ -124,16 +133,21 @@ void Doorbells::remove(const Mlx5Cq& queue) noexcept {
   cqs_[queue.cq->index].store(nullptr, std::memory_order_release);
 }
 
-bool Doorbells::is_doorbell(std::uint64_t page) noexcept {
+Doorbells::Page Doorbells::look(std::uint64_t page) noexcept {
   for (const auto& known : pages_) {
-    if (known.load(std::memory_order_relaxed) == page) return true;
+    if (known.load(std::memory_order_relaxed) == page) return Page::doorbell;
   }
-  if (!is_mapping_of(page, device_.load(), inode_.load())) return false;
+  const Mapping mapping = find_mapping(page, device_.load(), inode_.load());
+  if (!mapping.ours) return Page::other;
+  if (MappedPages::is_memory(mapping.offset)) {
+    const bool shown = MappedPages::instance().show(page, mapping.offset, mapping.protection);
+    return shown ? Page::memory : Page::other;
+  }
   for (auto& known : pages_) {
     std::uint64_t free = 0;
     if (known.compare_exchange_strong(free, page)) break;
   }
-  return true;
+  return Page::doorbell;
 }
 
 // Programs poll an mlx5's completions in memory and give no processor away while they wait: where
@@ -141,7 +155,9 @@ bool Doorbells::is_doorbell(std::uint64_t page) noexcept {
 // of its sender is over. So a doorbell lets others run.
 bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
   const auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
-  if (!is_doorbell(address & ~kPageMask)) return false;
+  const Page page = look(address & ~kPageMask);
+  // The program's access to memory is made again, now that the memory is there.
+  if (page != Page::doorbell) return page == Page::memory;
   auto& registers = static_cast<ucontext_t*>(ucontext)->uc_mcontext;
 #if defined(__x86_64__)
   auto& counter = registers.gregs[REG_RIP];

@@ -45,12 +45,15 @@ class Doorbells {
   void add(Mlx5Cq& queue) noexcept;
   void remove(const Mlx5Cq& queue) noexcept;
 
-  // True: the fault was a store to a doorbell, and is dealt with.
+  // True: the fault was a store to a doorbell, or the first access to a page of the device's memory
+  // (mapped_pages.h), and is dealt with.
   [[nodiscard]] bool store(const siginfo_t& info, void* ucontext) noexcept;
 
  private:
   Doorbells() noexcept;
-  [[nodiscard]] bool is_doorbell(std::uint64_t page) noexcept;
+  enum class Page : std::uint8_t { other, doorbell, memory };
+  // What the page is that was accessed; memory is there from then on.
+  [[nodiscard]] Page look(std::uint64_t page) noexcept;
 
   std::atomic<std::uint64_t> pages_[64] = {};  // known to be doorbells; 0: none
   std::atomic<std::uint64_t> device_{0}, inode_{0};

@@ -91,7 +91,7 @@ int CommandFile::make_qp(const QpRequest& request, const Mlx5Command& command,
     attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
     attr.xrcd = &domain->xrcd->verbs;
   } else {
-    const Domain* const domain = domains_.find(asked.pd_handle);
+    const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
     if (domain == nullptr) return EINVAL;
     attr.comp_mask = IBV_QP_INIT_ATTR_PD;
     attr.pd = &domain->pd->verbs;
@@ -141,7 +141,7 @@ int CommandFile::make_qp(const QpRequest& request, const Mlx5Command& command,
     attr.cap.max_recv_wr = std::min(mlx5.rq_wqe_count, kAhead);
     attr.cap.max_recv_sge = std::min(kMaxSge, (1U << shift) / kMlx5UnitBytes);
   }
-  Qp* const qp = verbs().create_qp(*context_, attr, driver);
+  Qp* const qp = verbs().create_qp(*objects_.context, attr, driver);
   if (qp == nullptr) return errno;
   qp->hears_itself = asked.create_flags == 0;
   Mlx5ReceiveRecord where{};
@@ -150,12 +150,16 @@ int CommandFile::make_qp(const QpRequest& request, const Mlx5Command& command,
   where.entries = mlx5.rq_wqe_count;
   where.stride = receives ? 1U << shift : 0;
   where.user_index = mlx5.uidx & 0xff'ffff;
-  engine_->mlx5_queues().attach(*qp, where);
+  objects_.engine->mlx5_queues().attach(*qp, where);
   Mlx5SendQueue::Place place;
   if (send_bytes != 0) {
     place = {mlx5.buf_addr + receive_bytes, mlx5.sq_wqe_count, mlx5.db_addr, mlx5.uidx & 0xff'ffff};
   }
-  auto pair = std::unique_ptr<Pair>(new Pair{qp, Mlx5SendQueue(*qp, place)});
+  auto pair = std::unique_ptr<Pair>(new Pair{qp, Mlx5SendQueue(*qp, place), {}});
+  // The library knows of its sends itself.
+  if (receives) {
+    pair->receives = {mlx5.rq_wqe_count, (1U << shift) / kMlx5UnitBytes};
+  }
   if (send_bytes != 0) Doorbells::instance().add(pair->queue);
   handle = qps_.add(std::move(pair));
   return 0;
@@ -211,7 +215,7 @@ int CommandFile::open_qp(Mlx5Command& command) {
       verbs().open_qp(*domain->xrcd, asked.qpn, reinterpret_cast<void*>(asked.user_handle));
   if (qp == nullptr) return errno;
   const std::uint32_t handle =
-      qps_.add(std::unique_ptr<Pair>(new Pair{qp, Mlx5SendQueue(*qp, {})}));
+      qps_.add(std::unique_ptr<Pair>(new Pair{qp, Mlx5SendQueue(*qp, {}), {}}));
   return command.answer(creation_answer(handle, *qp, {}));
 }
 
@@ -270,9 +274,9 @@ int CommandFile::query_qp(Mlx5Command& command) {
   ib_uverbs_query_qp_resp out{};
   out.dest = answer_of(attr.ah_attr);
   out.max_send_wr = attr.cap.max_send_wr;
-  out.max_recv_wr = attr.cap.max_recv_wr;
+  out.max_recv_wr = pair->receives.entries;
   out.max_send_sge = attr.cap.max_send_sge;
-  out.max_recv_sge = attr.cap.max_recv_sge;
+  out.max_recv_sge = pair->receives.max_sge;
   out.max_inline_data = attr.cap.max_inline_data;
   out.qkey = attr.qkey;
   out.rq_psn = attr.rq_psn;

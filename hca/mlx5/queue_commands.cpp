@@ -20,7 +20,7 @@ struct CommandFile::CqRequest {
 
 int CommandFile::create_channel(Mlx5Command& command) {
   (void)command.request<ib_uverbs_create_comp_channel>();
-  Channel* const channel = verbs().create_channel(*context_);
+  Channel* const channel = verbs().create_channel(*objects_.context);
   if (channel == nullptr) return errno;
   const int fd = events_.add(*this, channel, channel->verbs.fd);
   if (fd < 0) {
@@ -37,7 +37,12 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
   const auto mlx5 = command.driver_request<mlx5_ib_create_cq>();
   // The library asks for one less than it has: a power of two.
   if (request.cqe >= kMaxCqe || (mlx5.cqe_size != 64 && mlx5.cqe_size != 128)) return EINVAL;
-  if (mlx5.cqe_comp_en != 0) return EOPNOTSUPP;
+  constexpr std::uint32_t kKnownFlags =
+      MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD | MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
+  if ((mlx5.flags & ~kKnownFlags) != 0) return EOPNOTSUPP;
+  if ((mlx5.flags & MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD) != 0 && mlx5.cqe_size != 128) {
+    return EINVAL;
+  }
   const std::uint32_t entries = std::bit_ceil(request.cqe + 1);
   if ((mlx5.db_addr & 7) != 0 || (mlx5.buf_addr & 63) != 0) return EINVAL;
   if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * mlx5.cqe_size) ||
@@ -54,7 +59,7 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
     if (channel == nullptr) return EINVAL;
     attr.channel = &channel->verbs;
   }
-  Cq* const cq = verbs().create_cq(*context_, attr);
+  Cq* const cq = verbs().create_cq(*objects_.context, attr);
   if (cq == nullptr) return errno;
   Mlx5CqRecord where{};
   where.buffer = mlx5.buf_addr;
@@ -62,11 +67,11 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
   where.entries = entries;
   where.stride = mlx5.cqe_size;
   where.unchecked = request.unchecked ? 1 : 0;
-  engine_->mlx5_queues().attach(*cq, where);
+  objects_.engine->mlx5_queues().attach(*cq, where);
   auto queue = std::unique_ptr<Queue>(new Queue{cq, {}});
   queue->doorbell.cq = cq;
   queue->doorbell.doorbell = mlx5.db_addr;
-  queue->doorbell.queues = &engine_->mlx5_queues();
+  queue->doorbell.queues = &objects_.engine->mlx5_queues();
   Doorbells::instance().add(queue->doorbell);
   handle = cqs_.add(std::move(queue));
   return 0;
@@ -111,7 +116,9 @@ int CommandFile::resize_cq(Mlx5Command& command) {
   const std::uint32_t stride = mlx5.cqe_size;
   if ((stride != 64 && stride != 128) || (mlx5.buf_addr & 63) != 0) return EINVAL;
   if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * stride)) return EFAULT;
-  engine_->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride);
+  if (!objects_.engine->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride)) {
+    return EINVAL;
+  }
   return command.answer(ib_uverbs_resize_cq_resp{entries - 1, 0});
 }
 
@@ -142,9 +149,9 @@ int CommandFile::destroy_cq(Mlx5Command& command) {
 int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::uint32_t pd,
                           ibv_srq_init_attr attr, const std::uint32_t* xrc) {
   const auto mlx5 = command.driver_request<mlx5_ib_create_srq>();
-  const Domain* const domain = domains_.find(pd);
-  if (domain == nullptr || attr.attr.max_wr == 0 || attr.attr.max_wr >= kMaxSrqWr ||
-      attr.attr.max_sge > kMaxSge || (mlx5.flags & ~std::uint32_t{MLX5_SRQ_FLAG_SIGNATURE}) != 0) {
+  const FileObjects::Domain* const domain = objects_.domains.find(pd);
+  if (domain == nullptr || attr.attr.max_wr >= kMaxSrqWr || attr.attr.max_sge > kMaxSge ||
+      (mlx5.flags & ~std::uint32_t{MLX5_SRQ_FLAG_SIGNATURE}) != 0) {
     return EINVAL;
   }
   if ((mlx5.flags & MLX5_SRQ_FLAG_SIGNATURE) != 0) return EOPNOTSUPP;
@@ -168,7 +175,7 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   }
   const ibv_srq_attr wanted = attr.attr;
   attr.srq_context = reinterpret_cast<void*>(user_handle);
-  attr.attr.max_wr = entries - 1;
+  attr.attr.max_wr = std::max(1U, entries - 1);
   attr.attr.max_sge = std::min(kMaxSge, stride / kMlx5UnitBytes - 1);
   Srq* const srq = verbs().create_srq(*domain->pd, attr, xrcd, cq);
   if (srq == nullptr) return errno;
@@ -179,7 +186,7 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   where.stride = stride;
   where.user_index = mlx5.uidx & 0xff'ffff;
   where.linked = 1;
-  engine_->mlx5_queues().attach(*srq, where);
+  objects_.engine->mlx5_queues().attach(*srq, where);
   if (wanted.srq_limit != 0) {
     ibv_srq_attr limit{};
     limit.srq_limit = wanted.srq_limit;

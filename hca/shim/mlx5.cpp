@@ -247,6 +247,17 @@ int close_device_file(int fd) noexcept {
   return call_real<int>(Function::close, fd);
 }
 
+void duplicate_device_file(int from, int to) noexcept {
+  if (process.load(std::memory_order_relaxed) != getpid()) return;
+  if (((mark_of(from) | mark_of(to)) & kInherited) != 0) {
+    mark_fd(to, false, false);
+    return;
+  }
+  const int before = errno;
+  calls().duplicate(from, to);
+  errno = before;
+}
+
 int device_number(const char* path, const char* place) noexcept {
   return has_device() && place != path ? command_file_number(place) : -1;
 }

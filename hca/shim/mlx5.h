@@ -4,9 +4,9 @@
 //
 // The device says which descriptors are its own; calls with them go to it, all others cost one
 // load. What the device itself calls while it is called goes to the system. What the shim does not
-// see leaves a mark behind: dup2(), dup3() and close_range() over a descriptor of the device, and
-// closing by system call. Copies of a descriptor (dup(), descriptors that are passed on) are the
-// kernel's memory files, not the device. In the child of a fork() a descriptor that was there
+// see leaves a mark behind: close_range() over a descriptor of the device, and closing by system
+// call. Duplicates of a descriptor are the device's, too; those that are passed on to another
+// process are the kernel's memory files. In the child of a fork() a descriptor that was there
 // before is closed without ending what it stands for, which is its parent's; so it is in the child
 // of a vfork(), which has its parent's memory.
 //
@@ -58,6 +58,8 @@ void read_device() noexcept;
 [[nodiscard]] ssize_t write_device_file(int fd, const void* bytes, std::size_t count) noexcept;
 [[nodiscard]] int control_device_file(int fd, unsigned long request, void* argument) noexcept;
 [[nodiscard]] int close_device_file(int fd) noexcept;
+// `to` has become a duplicate of `from`; one of them is marked.
+void duplicate_device_file(int from, int to) noexcept;
 
 // What stat(2) and statx(2) say of a path in the tree or of a descriptor, where it is a command
 // file: 231:(192 + N), what the kernel gives uverbsN. path: what was asked for; place: by what.

@@ -4,10 +4,10 @@
 //
 // Ours are /dev/infiniband, /sys/class/infiniband, /sys/class/infiniband_verbs and
 // /sys/devices/turnout with what is below them, as far as the system has nothing of that name
-// itself: what is really there stays as it is. With an emulated mlx5 device (TURNOUT_SHIM_MLX5) it is
-// not seen: rdma-core lists the devices of one folder, the system's or ours. Paths may be relative
-// (to the working folder or to an open one) and may have `.` and `..`, which are taken by name: a
-// link inside the tree does not change what its `..` means.
+// itself: what is really there stays as it is. With an emulated mlx5 device (TURNOUT_SHIM_MLX5) it
+// is not seen: rdma-core lists the devices of one folder, the system's or ours. Paths may be
+// relative (to the working folder or to an open one) and may have `.` and `..`, which are taken by
+// name: a link inside the tree does not change what its `..` means.
 //
 // Nothing here owns or allocates anything; all of it lies on the caller's stack. Any thread, signal
 // handlers, before constructors and in children of threads that forked. errno is kept except for

@@ -24,6 +24,7 @@ int open_fake(int flags) {
   fake.last_flags = flags;
   const int fd = memfd_create("fake-mlx5", MFD_CLOEXEC);
   if (fake.marks_its_files) mark(fd, true, true);
+  if (fd >= 0 && fd < FakeMlx5Device::kFiles) fake.is_file[fd] = true;
   return fd;
 }
 
@@ -47,8 +48,16 @@ int control_fake(int, unsigned long request, void* argument) {
 
 int close_fake(int fd) {
   ++fake.closes;
+  if (fd < FakeMlx5Device::kFiles) fake.is_file[fd] = false;
   mark(fd, false, false);
   return ::close(fd);
+}
+
+void duplicate_fake(int from, int to) {
+  ++fake.duplicates;
+  const bool ours = from < FakeMlx5Device::kFiles && fake.is_file[from];
+  if (to < FakeMlx5Device::kFiles) fake.is_file[to] = ours;
+  mark(to, ours, ours);
 }
 
 bool see_fault(const siginfo_t* info, void*) {
@@ -59,7 +68,8 @@ bool see_fault(const siginfo_t* info, void*) {
 }
 
 constexpr Mlx5DeviceCalls kCalls = {
-    sizeof(Mlx5DeviceCalls), open_fake, write_fake, read_fake, control_fake, close_fake, see_fault};
+    sizeof(Mlx5DeviceCalls), open_fake, write_fake, read_fake, control_fake, close_fake,
+    duplicate_fake,          see_fault};
 
 }  // namespace
 

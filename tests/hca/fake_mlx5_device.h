@@ -9,8 +9,10 @@
 namespace turnout::test {
 
 struct FakeMlx5Device {
-  std::atomic<int> opens{0}, writes{0}, reads{0}, controls{0}, closes{0}, faults{0};
+  std::atomic<int> opens{0}, writes{0}, reads{0}, controls{0}, closes{0}, faults{0}, duplicates{0};
   std::atomic<int> last_flags{0};
+  static constexpr int kFiles = 1024;
+  std::atomic<bool> is_file[kFiles] = {};
   std::atomic<bool> marks_its_files{true};
   // A store to its first page faults until the device has seen one since the file was made empty.
   int doorbell_file = -1;
