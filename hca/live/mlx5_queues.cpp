@@ -92,19 +92,22 @@ void Mlx5Queues::put_entry(const Mlx5CqRecord& where, Token owner, std::uint64_t
   (void)write(owner, address, &entry, sizeof entry);
 }
 
+void Mlx5Queues::look_at_consumed(Mlx5CqRecord& record, Token owner,
+                                  std::uint64_t position) noexcept {
+  std::uint32_t word = 0;
+  if (!read(owner, record.doorbell, &word, sizeof word)) return;
+  const std::uint32_t forward =
+      (be32toh(word) - static_cast<std::uint32_t>(record.consumed)) & kIndexMask;
+  // Never more than there was to poll, whatever the word says.
+  record.consumed += std::min<std::uint64_t>(forward, position - record.consumed);
+}
+
 bool Mlx5Queues::is_full(std::uint32_t index, const CqRecord& cq, std::uint64_t tail) noexcept {
   Mlx5CqRecord& record = fabric.mlx5_cq(index);
   const std::uint64_t position = tail + record.announced;
   if (record.unchecked != 0) return false;
   if (position - record.consumed < record.entries) return false;
-  std::uint32_t word = 0;
-  if (!read(cq.owner.load(std::memory_order_relaxed), record.doorbell, &word, sizeof word)) {
-    return false;
-  }
-  const std::uint32_t forward =
-      (be32toh(word) - static_cast<std::uint32_t>(record.consumed)) & kIndexMask;
-  // Never more than there was to poll, whatever the word says.
-  record.consumed += std::min<std::uint64_t>(forward, position - record.consumed);
+  look_at_consumed(record, cq.owner.load(std::memory_order_relaxed), position);
   return position - record.consumed >= record.entries;
 }
 
@@ -142,17 +145,24 @@ void Mlx5Queues::move_own() noexcept {
   }
 }
 
-void Mlx5Queues::resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
+bool Mlx5Queues::resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
                         std::uint32_t stride) noexcept {
   const SharedGuard guard(fabric, cq.record->lock);
   Mlx5CqRecord& record = fabric.mlx5_cq(cq.index);
   move_entries(cq.index, *cq.record);
   const std::uint64_t position = cq.record->tail + record.announced;
+  if (record.unchecked == 0) {
+    look_at_consumed(record, fabric.me(), position);
+    const std::uint64_t waiting = position - record.consumed;
+    // The entry that says so moves into the new one, too (libmlx5 copies those before it).
+    if (waiting >= record.entries || waiting >= entries) return false;
+  }
   put_entry(record, fabric.me(), position, resize_entry(position, record.entries));
   ++record.announced;
   record.buffer = buffer;
   record.entries = entries;
   record.stride = stride;
+  return true;
 }
 
 void Mlx5Queues::tell_of_entry_behind(const Cq& cq, std::uint32_t consumed) noexcept {

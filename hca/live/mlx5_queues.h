@@ -30,9 +30,10 @@ class Mlx5Queues : LiveParts {
   // The queue pair ends; its receives begin anew (RESET). Without a lock.
   void detach(const Qp& qp) noexcept;
   void restart(const Qp& qp) noexcept;
-  // The completions go on in another buffer. Takes the queue's lock.
-  void resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
-              std::uint32_t stride) noexcept;
+  // The completions go on in another buffer. False: more wait for the program than it would hold,
+  // or the old one has no room to say so. Takes the queue's lock.
+  [[nodiscard]] bool resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
+                            std::uint32_t stride) noexcept;
   // The program has armed the queue. An entry behind `consumed`, the low 24 bits of what it has
   // polled, that is there already is told at once. Takes the queue's lock.
   void tell_of_entry_behind(const Cq& cq, std::uint32_t consumed) noexcept;
@@ -58,6 +59,8 @@ class Mlx5Queues : LiveParts {
   [[nodiscard]] bool write(Token owner, std::uint64_t address, const void* from,
                            std::size_t bytes) noexcept;
   [[nodiscard]] bool read(Token owner, std::uint64_t address, void* to, std::size_t bytes) noexcept;
+  // Takes over how far the program says that it has polled, of what was there up to `position`.
+  void look_at_consumed(Mlx5CqRecord& record, Token owner, std::uint64_t position) noexcept;
   void put_entry(const Mlx5CqRecord& where, Token owner, std::uint64_t position,
                  const mlx5_cqe64& entry) noexcept;
   [[nodiscard]] std::uint32_t user_index_of(const Completion& done) const noexcept;

@@ -109,9 +109,13 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     const ReceiveRing ring = fabric.ring(queue);
     if (ring.start == nullptr) return Taken::damaged;
     if (queue.mlx5 != 0 && (queue.head == queue.tail || queue.limit != 0)) [[unlikely]] {
-      Mlx5ReceiveRecord& record = srq == kNone ? fabric.mlx5_qp(target.number & (kMaxQps - 1))
-                                               : fabric.mlx5_srq(srq);
-      if (!mlx5_queues.fetch(queue, record, out.owner)) return Taken::damaged;
+      Mlx5ReceiveRecord& record =
+          srq == kNone ? fabric.mlx5_qp(target.number & (kMaxQps - 1)) : fabric.mlx5_srq(srq);
+      // What counts for a limit is what was posted, not what was fetched so far.
+      for (std::uint32_t before = queue.tail;; before = queue.tail) {
+        if (!mlx5_queues.fetch(queue, record, out.owner)) return Taken::damaged;
+        if (queue.tail == before || queue.tail - queue.head > queue.limit) break;
+      }
     }
     if (queue.head == queue.tail) return Taken::empty;
     const ReceiveWqe* wqe = ring.entry(queue.head);

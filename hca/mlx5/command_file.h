@@ -7,9 +7,11 @@
 // thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "hca/live/engine.h"
 #include "hca/mlx5/command.h"
@@ -46,13 +48,22 @@ class CommandFile {
   void end();
 
  private:
+  // What its program calls an object, and how many of its events it has read. The context pointer
+  // of the engine's object. Once the object has ended no event is counted any more.
+  struct Told {
+    explicit Told(std::uint64_t handle) noexcept : user_handle(handle) {}
+    std::uint64_t user_handle;
+    std::atomic<std::uint32_t> completions{0}, events{0};
+  };
   struct Queue {
-    Cq* cq;
+    Told told;
+    Cq* cq = nullptr;
     Mlx5Cq doorbell;
   };
   struct Pair {
+    Told told;
     Qp* qp;
-    Mlx5SendQueue queue;
+    std::optional<Mlx5SendQueue> queue;
   };
   using Run = int (CommandFile::*)(Mlx5Command&);
   struct Entry {
@@ -104,6 +115,8 @@ class CommandFile {
 
   int end(Queue& queue);
   int end(Pair& pair);
+  // There is a context; false: none yet, or none any more.
+  [[nodiscard]] bool is_open();
   [[nodiscard]] ObjectVerbs& verbs() noexcept { return *context_->objects; }
 
   EventFiles& events_;
@@ -123,7 +136,8 @@ class CommandFile {
     Xrcd* xrcd;
   };
   struct Shared {
-    Srq* srq;
+    Told told;
+    Srq* srq = nullptr;
   };
   Handles<Domain> domains_;
   Handles<Region> regions_;

@@ -27,7 +27,7 @@ struct Mlx5Cq {
   Cq* cq = nullptr;
   std::uint64_t doorbell = 0;  // two words: consumer's index, and what is armed
   class Mlx5Queues* queues = nullptr;
-  std::uint32_t seen = 0;  // the armed word that was acted on
+  std::atomic<std::uint32_t> seen{0};  // the armed word that was acted on
   // The program wants an event.
   void arm() noexcept;
 };

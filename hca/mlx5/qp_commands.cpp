@@ -63,7 +63,8 @@ int CommandFile::make_qp(const QpRequest& request, const Mlx5Command& command,
     return EOPNOTSUPP;
   }
   ibv_qp_init_attr_ex attr{};
-  attr.qp_context = reinterpret_cast<void*>(asked.user_handle);
+  auto pair = std::unique_ptr<Pair>(new Pair{Told(asked.user_handle), nullptr, {}});
+  attr.qp_context = &pair->told;
   attr.qp_type = static_cast<ibv_qp_type>(asked.qp_type);
   mlx5dv_qp_init_attr dc{};
   const mlx5dv_qp_init_attr* driver = nullptr;
@@ -155,8 +156,9 @@ int CommandFile::make_qp(const QpRequest& request, const Mlx5Command& command,
   if (send_bytes != 0) {
     place = {mlx5.buf_addr + receive_bytes, mlx5.sq_wqe_count, mlx5.db_addr, mlx5.uidx & 0xff'ffff};
   }
-  auto pair = std::unique_ptr<Pair>(new Pair{qp, Mlx5SendQueue(*qp, place)});
-  if (send_bytes != 0) Doorbells::instance().add(pair->queue);
+  pair->qp = qp;
+  pair->queue.emplace(*qp, place);
+  if (send_bytes != 0) Doorbells::instance().add(*pair->queue);
   handle = qps_.add(std::move(pair));
   return 0;
 }
@@ -207,11 +209,12 @@ int CommandFile::open_qp(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_open_qp>();
   const XrcDomain* const domain = xrc_domains_.find(asked.pd_handle);
   if (domain == nullptr || asked.qp_type != IBV_QPT_XRC_RECV) return EINVAL;
-  Qp* const qp =
-      verbs().open_qp(*domain->xrcd, asked.qpn, reinterpret_cast<void*>(asked.user_handle));
+  auto pair = std::unique_ptr<Pair>(new Pair{Told(asked.user_handle), nullptr, {}});
+  Qp* const qp = verbs().open_qp(*domain->xrcd, asked.qpn, &pair->told);
   if (qp == nullptr) return errno;
-  const std::uint32_t handle =
-      qps_.add(std::unique_ptr<Pair>(new Pair{qp, Mlx5SendQueue(*qp, {})}));
+  pair->qp = qp;
+  pair->queue.emplace(*qp, Mlx5SendQueue::Place{});
+  const std::uint32_t handle = qps_.add(std::move(pair));
   return command.answer(creation_answer(handle, *qp, {}));
 }
 
@@ -248,8 +251,8 @@ int CommandFile::modify_qp(Mlx5Command& command) {
   const int mask = used_mask(qp.kind, static_cast<int>(asked.attr_mask));
   if (const int error = verbs().modify_qp(qp, attr, mask); error != 0) return error;
   if ((mask & IBV_QP_STATE) != 0) {
-    if (attr.qp_state == IBV_QPS_RESET) pair->queue.restart();
-    if (attr.qp_state == IBV_QPS_RTS || attr.qp_state == IBV_QPS_ERR) pair->queue.run();
+    if (attr.qp_state == IBV_QPS_RESET) pair->queue->restart();
+    if (attr.qp_state == IBV_QPS_RTS || attr.qp_state == IBV_QPS_ERR) pair->queue->run();
   }
   if (!command.extended()) return 0;
   ib_uverbs_ex_modify_qp_resp answer{};
@@ -298,8 +301,7 @@ int CommandFile::query_qp(Mlx5Command& command) {
 
 int CommandFile::end(Pair& pair) {
   if (pair.qp->attached.load() != 0) return EBUSY;
-  Doorbells::instance().remove(pair.queue);
-  pair.qp->verbs.qp_base.events_completed = pair.qp->events_read;
+  Doorbells::instance().remove(*pair.queue);
   return verbs().destroy_qp(*pair.qp);
 }
 
@@ -307,8 +309,8 @@ int CommandFile::destroy_qp(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_destroy_qp>();
   Pair* const pair = qps_.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
-  const ib_uverbs_destroy_qp_resp answer{pair->qp->events_read};
   if (const int error = end(*pair); error != 0) return error;
+  const ib_uverbs_destroy_qp_resp answer{pair->told.events};
   qps_.remove(asked.qp_handle);
   return command.answer(answer);
 }
