@@ -47,6 +47,16 @@ class Mlx5Queues : LiveParts {
 
   // Fetches receives into the ring. False: their memory is gone, or says what cannot be.
   [[nodiscard]] bool fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token owner) noexcept;
+  // Goes on until more than `limit` of them are in the ring, or all that are posted: a limit is of
+  // what is posted.
+  [[nodiscard]] bool fetch_beyond(std::uint32_t limit, ReceiveQueue& queue,
+                                  Mlx5ReceiveRecord& record, Token owner) noexcept {
+    for (;;) {
+      const std::uint32_t before = queue.tail;
+      if (!fetch(queue, record, owner)) return false;
+      if (queue.tail == before || queue.tail - queue.head > limit) return true;
+    }
+  }
 
   // Flushes what was posted to queue pairs of this process that are in error: no doorbell tells of
   // a receive. Returns when to look again, CLOCK_MONOTONIC ns; UINT64_MAX: there are none. Without

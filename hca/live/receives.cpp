@@ -111,11 +111,7 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     if (queue.mlx5 != 0 && (queue.head == queue.tail || queue.limit != 0)) [[unlikely]] {
       Mlx5ReceiveRecord& record =
           srq == kNone ? fabric.mlx5_qp(target.number & (kMaxQps - 1)) : fabric.mlx5_srq(srq);
-      // What counts for a limit is what was posted, not what was fetched so far.
-      for (std::uint32_t before = queue.tail;; before = queue.tail) {
-        if (!mlx5_queues.fetch(queue, record, out.owner)) return Taken::damaged;
-        if (queue.tail == before || queue.tail - queue.head > queue.limit) break;
-      }
+      if (!mlx5_queues.fetch_beyond(queue.limit, queue, record, out.owner)) return Taken::damaged;
     }
     if (queue.head == queue.tail) return Taken::empty;
     const ReceiveWqe* wqe = ring.entry(queue.head);

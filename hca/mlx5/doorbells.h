@@ -49,6 +49,9 @@ class Doorbells {
   [[nodiscard]] bool store(const siginfo_t& info, void* ucontext) noexcept;
 
  private:
+  class Look;
+  // Of those who look at all queues: then nobody uses one that was removed before.
+  void wait_for_looks() const noexcept;
   Doorbells() noexcept;
   [[nodiscard]] bool is_doorbell(std::uint64_t page) noexcept;
 
@@ -57,6 +60,7 @@ class Doorbells {
   std::atomic<Mlx5SendQueue*>* sends_ = nullptr;  // kMaxQps, by index
   std::atomic<Mlx5Cq*>* cqs_ = nullptr;           // kMaxCqs, by index
   std::atomic<std::uint32_t> send_high_{0}, cq_high_{0};
+  std::atomic<std::uint32_t> looks_{0};  // at all queues, now
 };
 
 }  // namespace turnout::hca

@@ -180,11 +180,6 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   where.user_index = mlx5.uidx & 0xff'ffff;
   where.linked = 1;
   engine_->mlx5_queues().attach(*srq, where);
-  if (wanted.srq_limit != 0) {
-    ibv_srq_attr limit{};
-    limit.srq_limit = wanted.srq_limit;
-    (void)verbs().modify_srq(*srq, limit, IBV_SRQ_LIMIT);
-  }
   ib_uverbs_create_srq_resp answer{};
   answer.srq_handle = srqs_.add(std::move(shared));
   answer.max_wr = entries - 1;

@@ -69,6 +69,8 @@ void on_bus_error(int, siginfo_t* info, void* context) {
 }
 
 constexpr std::size_t kArenaBytes = 1U << 16;
+constexpr std::size_t kQueues = 0x2000;  // offset of those of the first two queue pairs
+constexpr std::uint32_t kBlocks = 16;
 
 // Memory that commands may name, with nothing near it.
 std::uint8_t* arena() {
@@ -102,6 +104,8 @@ class Program {
     region.length = kArenaBytes;
     region.access_flags = 0xf;
     command(IB_USER_VERBS_CMD_REG_MR, region);
+    std::memcpy(&key_, answer_ + 4, sizeof key_);
+    make_pair();
   }
   ~Program() {
     munmap(page_, 4096);
@@ -114,7 +118,7 @@ class Program {
 
   void run(Bytes& in) {
     for (int steps = 0; !in.empty() && steps < 64; ++steps) {
-      switch (in.get<std::uint8_t>() % 8) {
+      switch (in.get<std::uint8_t>() % 9) {
         case 0:
           any_command(in);
           break;
@@ -135,6 +139,9 @@ class Program {
           break;
         case 6:
           ring(in);
+          break;
+        case 7:
+          post(in);
           break;
         default:
           events();
@@ -165,6 +172,76 @@ class Program {
     if (driver_bytes > 0)
       std::memcpy(bytes.data() + sizeof head + sizeof request, driver, driver_bytes);
     (void)calls->write(fd_, bytes.data(), bytes.size());
+  }
+  // Two queue pairs that are connected to each other: their queues lie in the first pages.
+  void make_pair() {
+    ib_uverbs_create_cq cq{};
+    cq.cqe = 15;
+    cq.comp_channel = -1;
+    const mlx5_ib_create_cq where{address(0x1000), address(0x100), 64, 0, 0, 0, 0, 0, 0};
+    command(IB_USER_VERBS_CMD_CREATE_CQ, cq, &where, sizeof where);
+    for (std::size_t i = 0; i < 2; ++i) {
+      ib_uverbs_create_qp request{};
+      request.qp_type = IBV_QPT_RC;
+      mlx5_ib_create_qp driver{};
+      driver.buf_addr = address(kQueues + i * 0x1000);
+      driver.db_addr = address(0x200 + i * 8);
+      driver.sq_wqe_count = kBlocks;
+      driver.rq_wqe_count = 8;
+      driver.rq_wqe_shift = 5;
+      command(IB_USER_VERBS_CMD_CREATE_QP, request, &driver, sizeof driver);
+      std::memcpy(&numbers_[i], answer_ + 4, sizeof numbers_[0]);
+    }
+    Bytes first(reinterpret_cast<const std::uint8_t*>("\x04"), 1);
+    Bytes second(reinterpret_cast<const std::uint8_t*>("\x01"), 1);
+    move_qp(first);
+    move_qp(second);
+    next_ = 2;
+  }
+  // A request of one of the two that begins well, or a receive.
+  void post(Bytes& in) {
+    constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x08, 0x09, 0x0a, 0x0b, 0x10, 0x11,
+                                         0x12, 0x14, 0x1b, 0x25, 0x0a, 0x08, 0x10, 0x0a};
+    const auto shape = in.get<std::uint8_t>(), units = in.get<std::uint8_t>();
+    const std::size_t which = shape & 1;
+    std::uint8_t* const receives = arena() + kQueues + which * 0x1000;
+    auto* const counts = reinterpret_cast<std::uint32_t*>(arena() + 0x200 + which * 8);
+    const auto key = __builtin_bswap32(key_);
+    if ((shape & 2) != 0) {
+      const std::uint32_t count = __builtin_bswap32(counts[0]);
+      std::uint8_t* const at = receives + (count & 7) * 32;
+      in.take(at, 32);
+      if ((shape & 4) != 0) std::memcpy(at + 4, &key, sizeof key);
+      counts[0] = __builtin_bswap32(count + 1);
+      return;
+    }
+    std::uint8_t* const sends = receives + 8 * 32;
+    const std::uint32_t count = __builtin_bswap32(counts[1]);
+    std::uint8_t wqe[16 * 64] = {};
+    const std::uint32_t bytes = (units & 63U) * 16;
+    wqe[3] = kOpcodes[shape >> 4];
+    wqe[7] = units & 63;
+    wqe[11] = 8;
+    in.take(wqe + 12, bytes > 12 ? bytes - 12 : 0);
+    // A key, and an address, where a segment of a pointer or of the remote side has them.
+    for (std::uint32_t i = 16; i < bytes && (shape & 4) != 0; i += 16) {
+      if ((wqe[i] & 0x80) != 0) continue;
+      const std::uint64_t to = __builtin_bswap64(address(wqe[i + 15] * std::size_t{128}));
+      const bool remote = i == 16 && wqe[3] != 0x0a && wqe[3] != 0x0b && wqe[3] != 0x01;
+      std::memcpy(wqe + i + (remote ? 0 : 8), &to, sizeof to);
+      std::memcpy(wqe + i + (remote ? 8 : 4), &key, sizeof key);
+      if (!remote) wqe[i] = wqe[i + 1] = 0;
+    }
+    for (std::uint32_t i = 0; i < bytes; ++i) {
+      sends[((count & (kBlocks - 1)) * 64 + i) % (kBlocks * 64)] = wqe[i];
+    }
+    counts[1] = __builtin_bswap32(count + (bytes + 63) / 64);
+    if ((shape & 8) != 0) return;  // rung later
+    store(0x800, numbers_[which] << 8);
+  }
+  void store(std::size_t offset, std::uint32_t second) const {
+    auto* const at = reinterpret_cast<std::uint64_t*>(page_ + offset);
+    __atomic_store_n(at, std::uint64_t{__builtin_bswap32(second)} << 32, __ATOMIC_RELEASE);
   }
   void any_command(Bytes& in) {
     const auto number = in.get<std::uint8_t>();
@@ -300,8 +377,7 @@ class Program {
     const std::size_t offset = (shape & 1) != 0 ? 0x20 : 0x800;
     const std::uint32_t number =
         (shape & 2) != 0 ? in.get<std::uint32_t>() : numbers_[shape >> 2 & 3] << 8;
-    auto* const at = reinterpret_cast<std::uint64_t*>(page_ + offset);
-    __atomic_store_n(at, std::uint64_t{__builtin_bswap32(number)} << 32, __ATOMIC_RELEASE);
+    store(offset, number);
   }
   static void events() {
     std::uint8_t bytes[64];
@@ -313,6 +389,7 @@ class Program {
   }
 
   int fd_ = -1;
+  std::uint32_t key_ = 0;
   std::uint8_t* page_ = nullptr;
   std::uint8_t answer_[256] = {};
   std::uint32_t numbers_[4] = {};

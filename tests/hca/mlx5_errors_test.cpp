@@ -163,9 +163,16 @@ TEST_F(Mlx5Errors, WhatMayNotBe) {
              .atomic(1)
              .data(here(p), 4, p.library.mr.lkey);
        }},
-      {"a read into the send queue", MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR,
+      {"a read into the send queue", MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
        [&](Mlx5Pair& p) {
          return Mlx5Wqe(MLX5_OPCODE_RDMA_READ).remote(there(p), p.library.mr.rkey).inline_data("x");
+       }},
+      {"a read whose end lies in the send queue", MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
+       [&](Mlx5Pair& p) {
+         return Mlx5Wqe(MLX5_OPCODE_RDMA_READ)
+             .remote(there(p), p.library.mr.rkey)
+             .data(here(p), 8, p.library.mr.lkey)
+             .inline_data("x");
        }},
       {"no length", MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
        [](Mlx5Pair&) { return Mlx5Wqe(MLX5_OPCODE_SEND).says(0); }},

@@ -48,6 +48,7 @@ void store_word(std::byte* at, std::uint32_t value) noexcept {
 
 constexpr std::size_t kArmRegister = 0x20, kSendRegister = 0x800;
 constexpr std::uint32_t kSharedStride = 32;
+constexpr std::size_t kGuardBytes = 4U << 20;  // behind memory: nothing
 
 }  // namespace
 
@@ -69,14 +70,16 @@ std::size_t mlx5_descriptors() {
   return marks.size();
 }
 
-Pages::Pages(std::size_t bytes) : bytes_(bytes) {
-  void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+Pages::Pages(std::size_t bytes) : bytes_((bytes + 4095) / 4096 * 4096) {
+  void* const p = mmap(nullptr, bytes_ + kGuardBytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   EXPECT_NE(p, MAP_FAILED);
   at_ = static_cast<std::byte*>(p);
+  EXPECT_EQ(mprotect(p, bytes_, PROT_READ | PROT_WRITE), 0);
 }
 
 Pages::~Pages() {
-  if (at_ != nullptr) munmap(at_, bytes_);
+  if (at_ != nullptr) munmap(at_, bytes_ + kGuardBytes);
 }
 
 // Send requests.
@@ -597,6 +600,10 @@ void Mlx5Library::store(std::size_t offset, std::uint32_t first,
   const std::uint64_t value = std::uint64_t{to_big(second)} << 32 | to_big(first);
   __atomic_store_n(reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(page_) + offset), value,
                    __ATOMIC_RELEASE);
+}
+
+void Mlx5Library::store_half(std::size_t offset, std::uint32_t value) const noexcept {
+  store_word(static_cast<std::byte*>(page_) + offset, value);
 }
 
 namespace {

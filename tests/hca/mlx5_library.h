@@ -34,7 +34,7 @@ namespace turnout::hca::test {
   return reinterpret_cast<std::uint64_t>(at);
 }
 
-// Zeroed pages.
+// Zeroed pages, and nothing behind them.
 class Pages {
  public:
   explicit Pages(std::size_t bytes);
@@ -262,6 +262,9 @@ class Mlx5Library {
   [[nodiscard]] std::uint64_t completion_event(std::int32_t channel) const;
   // Eight bytes to a register of the page: a fault that the device sees to.
   void store(std::size_t offset, std::uint32_t first, std::uint32_t second) const noexcept;
+
+  // Four bytes: which queue is meant does not follow from them.
+  void store_half(std::size_t offset, std::uint32_t value) const noexcept;
 
   int fd = -1, async_fd = -1;
   std::uint32_t pd = 0, next_user_index = 1;

@@ -139,7 +139,7 @@ TEST_F(Mlx5Processes, KilledAtAnyMoment) {
       for (unsigned i = 0;; ++i) EXPECT_EQ(end.request(i % 3), 0);
     });
     (void)get(x, kRunning);
-    usleep(random() % 3000);
+    usleep(static_cast<unsigned>(random() % 3000));
     kill(children.pids[1], SIGKILL);
     finish(children);
     EXPECT_FALSE(children.killed[0]);
@@ -197,7 +197,7 @@ TEST_F(Mlx5Processes, FlushedAfterADeath) {
       EXPECT_EQ(syndrome_of(e), MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
     });
     (void)get(x, kRunning);
-    usleep(random() % 2000);
+    usleep(static_cast<unsigned>(random() % 2000));
     kill(children.pids[1], SIGKILL);
     finish(children);
     EXPECT_FALSE(fabric_exists());
