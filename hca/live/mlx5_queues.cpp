@@ -2,6 +2,7 @@
 #include "hca/live/mlx5_queues.h"
 
 #include <endian.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -248,14 +249,33 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
   return true;
 }
 
+bool Mlx5Queues::is_there(const Mlx5ReceiveRecord& record) noexcept {
+  const std::uint64_t bytes = std::uint64_t{record.entries} * record.stride;
+  if (bytes == 0) return false;
+  std::uint32_t word = 0;
+  for (const std::uint64_t address :
+       {record.doorbell, record.buffer, record.buffer + bytes - sizeof word}) {
+    Place place;
+    place.remote = address;
+    place.pid = static_cast<std::uint32_t>(getpid());
+    if (memory.read(reinterpret_cast<std::uint8_t*>(&word), place, sizeof word) != Access::ok) {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::uint64_t Mlx5Queues::flush_posted() noexcept {
   constexpr std::uint64_t kLook = 5'000'000;
   const std::lock_guard lock(mutex_);
-  bool failed = false;
+  bool failed = false, reaped = false;
   for (Qp* const qp : own_) {
     if (qp->record->phase() != QpPhase::err) continue;
     failed = true;
-    receives.flush(*qp->record, qp->number);
+    if (!is_there(fabric.mlx5_qp(qp->index))) continue;
+    if (!reaped) (void)fabric.reap_dead();
+    reaped = true;
+    receives.flush_what_is_there(*qp->record, qp->number);
   }
   return failed ? monotonic() + kLook : UINT64_MAX;
 }

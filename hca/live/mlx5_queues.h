@@ -71,6 +71,8 @@ class Mlx5Queues : LiveParts {
   [[nodiscard]] bool read(Token owner, std::uint64_t address, void* to, std::size_t bytes) noexcept;
   // Takes over how far the program says that it has polled, of what was there up to `position`.
   void look_at_consumed(Mlx5CqRecord& record, Token owner, std::uint64_t position) noexcept;
+  // Of this process: has its program not given the memory back? It may, of a queue pair in error.
+  [[nodiscard]] bool is_there(const Mlx5ReceiveRecord& record) noexcept;
   void put_entry(const Mlx5CqRecord& where, Token owner, std::uint64_t position,
                  const mlx5_cqe64& entry) noexcept;
   [[nodiscard]] std::uint32_t user_index_of(const Completion& done) const noexcept;

@@ -223,11 +223,24 @@ int CommandFile::modify_qp(Mlx5Command& command) {
                                         : command.request<ib_uverbs_modify_qp>();
   Pair* const pair = qps_.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
+  // What the mask does not name may be anything, and what is no value of its enumeration is refused
+  // before it becomes one.
+  const auto given = [&](int bit, unsigned value) {
+    return (asked.attr_mask & static_cast<unsigned>(bit)) != 0 ? value : 0U;
+  };
+  const unsigned state = given(IBV_QP_STATE, asked.qp_state);
+  const unsigned current = given(IBV_QP_CUR_STATE, asked.cur_qp_state);
+  const unsigned mtu = given(IBV_QP_PATH_MTU, asked.path_mtu);
+  const unsigned migration = given(IBV_QP_PATH_MIG_STATE, asked.path_mig_state);
+  if (state > IBV_QPS_UNKNOWN || current > IBV_QPS_UNKNOWN || mtu > IBV_MTU_4096 ||
+      migration > IBV_MIG_ARMED) {
+    return EINVAL;
+  }
   ibv_qp_attr attr{};
-  attr.qp_state = static_cast<ibv_qp_state>(asked.qp_state);
-  attr.cur_qp_state = static_cast<ibv_qp_state>(asked.cur_qp_state);
-  attr.path_mtu = static_cast<ibv_mtu>(asked.path_mtu);
-  attr.path_mig_state = static_cast<ibv_mig_state>(asked.path_mig_state);
+  attr.qp_state = static_cast<ibv_qp_state>(state);
+  attr.cur_qp_state = static_cast<ibv_qp_state>(current);
+  attr.path_mtu = static_cast<ibv_mtu>(mtu);
+  attr.path_mig_state = static_cast<ibv_mig_state>(migration);
   attr.qkey = asked.qkey;
   attr.rq_psn = asked.rq_psn;
   attr.sq_psn = asked.sq_psn;

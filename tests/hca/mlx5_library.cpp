@@ -150,14 +150,14 @@ Mlx5Wqe& Mlx5Wqe::shared_queue(std::uint32_t srqn) {
 
 Mlx5CompletionQueue::Mlx5CompletionQueue(Mlx5Library& library, std::uint32_t entries,
                                          std::uint32_t stride, std::int32_t channel, bool unchecked)
-    : library_(library), doorbell_(4096) {
-  buffers_.push_back({Pages(std::size_t{entries} * stride), entries, stride});
+    : library_(library), doorbell_(library.keep(4096)) {
+  buffers_.push_back({&library.keep(std::size_t{entries} * stride), entries, stride});
   Buffer& buffer = buffers_.back();
   for (std::uint32_t i = 0; i < entries; ++i) {
-    buffer.pages.at(std::size_t{i} * stride)[stride - 1] = std::byte{MLX5_CQE_INVALID << 4};
+    buffer.pages->at(std::size_t{i} * stride)[stride - 1] = std::byte{MLX5_CQE_INVALID << 4};
   }
   const mlx5_ib_create_cq driver{
-      buffer.pages.address(), doorbell_.address(), stride, 0, 0, 0, 0, 0, 0};
+      buffer.pages->address(), doorbell_.address(), stride, 0, 0, 0, 0, 0, 0};
   mlx5_ib_create_cq_resp driver_answer{};
   if (unchecked) {
     ib_uverbs_ex_create_cq request{};
@@ -188,7 +188,7 @@ Mlx5CompletionQueue::Mlx5CompletionQueue(Mlx5Library& library, std::uint32_t ent
 bool Mlx5CompletionQueue::look(mlx5_cqe64& to) const {
   const Buffer& buffer = buffers_[current_];
   const std::byte* const entry =
-      buffer.pages.at(std::size_t{consumed & (buffer.entries - 1)} * buffer.stride) +
+      buffer.pages->at(std::size_t{consumed & (buffer.entries - 1)} * buffer.stride) +
       (buffer.stride - 64);
   const unsigned last =
       __atomic_load_n(reinterpret_cast<const std::uint8_t*>(entry) + 63, __ATOMIC_ACQUIRE);
@@ -228,20 +228,20 @@ void Mlx5CompletionQueue::arm(bool solicited) {
 }
 
 int Mlx5CompletionQueue::resize(std::uint32_t entries, std::uint32_t stride) {
-  Buffer buffer{Pages(std::size_t{entries} * stride), entries, stride};
+  const Buffer buffer{&library_.keep(std::size_t{entries} * stride), entries, stride};
   for (std::uint32_t i = 0; i < entries; ++i) {
-    buffer.pages.at(std::size_t{i} * stride)[stride - 1] = std::byte{MLX5_CQE_INVALID << 4};
+    buffer.pages->at(std::size_t{i} * stride)[stride - 1] = std::byte{MLX5_CQE_INVALID << 4};
   }
   ib_uverbs_resize_cq request{};
   request.cq_handle = handle;
   request.cqe = entries - 1;
-  const mlx5_ib_resize_cq driver{buffer.pages.address(), static_cast<std::uint16_t>(stride), 0, 0};
+  const mlx5_ib_resize_cq driver{buffer.pages->address(), static_cast<std::uint16_t>(stride), 0, 0};
   ib_uverbs_resize_cq_resp answer{};
   const int error = library_.call(IB_USER_VERBS_CMD_RESIZE_CQ, request, &answer, &driver,
                                   static_cast<std::nullptr_t*>(nullptr));
   if (error != 0) return error;
   EXPECT_EQ(answer.cqe, entries - 1);
-  buffers_.push_back(std::move(buffer));
+  buffers_.push_back(buffer);
   return 0;
 }
 
@@ -255,8 +255,8 @@ Mlx5SharedQueue::Mlx5SharedQueue(Mlx5Library& library, std::uint32_t max_wr, std
                                  const std::uint32_t* xrc)
     : entries(std::bit_ceil(max_wr + 1)),
       library_(library),
-      buffer_(std::size_t{entries} * kSharedStride),
-      doorbell_(4096),
+      buffer_(library.keep(std::size_t{entries} * kSharedStride)),
+      doorbell_(library.keep(4096)),
       tail_(static_cast<std::uint16_t>(entries - 1)) {
   for (std::uint16_t i = 0; i < entries; ++i) {
     head_of(i).next_wqe_index = htobe16(static_cast<std::uint16_t>((i + 1U) & (entries - 1)));
@@ -337,8 +337,8 @@ Mlx5QueuePair::Mlx5QueuePair(Mlx5Library& library, const Mlx5QpOptions& options)
       library_(library),
       options_(options),
       receive_bytes_(std::size_t{options.receives} << options.shift),
-      buffer_(receive_bytes_ + std::size_t{options.sends} * MLX5_SEND_WQE_BB + 64),
-      doorbell_(4096) {
+      buffer_(library.keep(receive_bytes_ + std::size_t{options.sends} * MLX5_SEND_WQE_BB + 64)),
+      doorbell_(library.keep(4096)) {
   ib_uverbs_create_qp request{};
   request.user_handle = address_of(this);
   request.pd_handle = options.type == IBV_QPT_XRC_RECV ? options.xrcd : library.pd;

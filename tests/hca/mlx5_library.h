@@ -17,7 +17,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hca/mlx5/device_calls.h"
@@ -41,7 +44,11 @@ class Pages {
   ~Pages();
   Pages(Pages&& other) noexcept : at_(other.at_), bytes_(other.bytes_) { other.at_ = nullptr; }
   Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
+  Pages& operator=(Pages&& other) noexcept {
+    std::swap(at_, other.at_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
   [[nodiscard]] std::byte* at(std::size_t offset = 0) const noexcept { return at_ + offset; }
   [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const noexcept {
     return address_of(at_ + offset);
@@ -122,12 +129,12 @@ class Mlx5CompletionQueue {
   [[nodiscard]] bool look(mlx5_cqe64& to) const;
   Mlx5Library& library_;
   struct Buffer {
-    Pages pages;
+    Pages* pages;
     std::uint32_t entries, stride;
   };
   std::vector<Buffer> buffers_;  // the one in use, and what it was resized to
   std::size_t current_ = 0;
-  Pages doorbell_;
+  Pages& doorbell_;
   std::uint32_t armed_ = 0;
 };
 
@@ -148,7 +155,7 @@ class Mlx5SharedQueue {
  private:
   [[nodiscard]] mlx5_wqe_srq_next_seg& head_of(std::uint16_t index) const;
   Mlx5Library& library_;
-  Pages buffer_, doorbell_;
+  Pages &buffer_, &doorbell_;
   std::uint16_t head_ = 0, tail_, posted_ = 0;
 };
 
@@ -178,6 +185,8 @@ class Mlx5QueuePair {
   void set_posted(std::uint32_t sends) noexcept;
   void set_received(std::uint32_t receives) noexcept;
   [[nodiscard]] std::byte* send_ring() const noexcept { return buffer_.at(receive_bytes_); }
+  // Its program gives the memory back before it destroys the queue pair.
+  void drop_memory() noexcept { buffer_ = Pages(64); }
   [[nodiscard]] std::uint32_t posted() const noexcept { return posted_; }
 
   void connect(std::uint32_t peer, const ConnectOptions& options = {});
@@ -193,7 +202,7 @@ class Mlx5QueuePair {
   Mlx5Library& library_;
   Mlx5QpOptions options_;
   std::size_t receive_bytes_;
-  Pages buffer_, doorbell_;
+  Pages &buffer_, &doorbell_;
   std::uint16_t posted_ = 0, received_ = 0;
 };
 
@@ -205,6 +214,11 @@ class Mlx5Library {
   Mlx5Library(const Mlx5Library&) = delete;
   Mlx5Library& operator=(const Mlx5Library&) = delete;
 
+  // Memory of queues: it is there until the library ends, as long as the device may look at it.
+  Pages& keep(std::size_t bytes) {
+    const std::lock_guard lock(kept_mutex_);
+    return kept_.emplace_back(bytes);
+  }
   // Closes the command file, or both descriptors, before the end.
   void close_commands();
 
@@ -267,7 +281,8 @@ class Mlx5Library {
   void store_half(std::size_t offset, std::uint32_t value) const noexcept;
 
   int fd = -1, async_fd = -1;
-  std::uint32_t pd = 0, next_user_index = 1;
+  std::uint32_t pd = 0;
+  std::atomic<std::uint32_t> next_user_index{1};
   Pages memory{1U << 16};  // registered as `mr`
   Mlx5Mr mr;
   std::vector<Mlx5CompletionQueue> cq;  // one, unless bare
@@ -295,6 +310,8 @@ class Mlx5Library {
     return 0;
   }
   void* page_ = nullptr;
+  std::mutex kept_mutex_;
+  std::deque<Pages> kept_;  // guarded by kept_mutex_
 };
 
 // What an entry of a completion queue says.
