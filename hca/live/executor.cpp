@@ -140,6 +140,8 @@ Attempt Executor::take(Qp& qp, const RequestTarget& target, TakenReceive& receiv
     case Taken::gone:
       return Step::no_answer;
     case Taken::damaged:
+      // Or its owner ends, and its memory with it: then nobody answers.
+      if (judge_failure(target, Access::failed) == Access::unreachable) return Step::no_answer;
       return IBV_WC_REM_OP_ERR;
     default:
       return Step::done;

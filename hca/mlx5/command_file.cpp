@@ -82,21 +82,46 @@ int CommandFile::control(unsigned long request, const void* argument) {
   return error;
 }
 
+bool CommandFile::is_open() {
+  const std::lock_guard lock(mutex_);
+  return objects_.context != nullptr;
+}
+
+namespace {
+
+// The program is told of an event: nothing of the object is looked at behind this, so it may end.
+template <class Verbs>
+void acknowledge(Verbs& object, std::uint32_t& completed) noexcept {
+  pthread_mutex_lock(&object.mutex);
+  ++completed;
+  pthread_cond_broadcast(&object.cond);
+  pthread_mutex_unlock(&object.mutex);
+}
+
+}  // namespace
+
 int CommandFile::read_event(void* to) {
+  if (!is_open()) return EIO;
   ibv_async_event event{};
   if (const int error = verbs().get_async_event(*objects_.context, event); error != 0) return error;
   ib_uverbs_async_event_desc out{};
   out.event_type = static_cast<std::uint32_t>(event.event_type);
-  const auto handle = [](const void* user) { return reinterpret_cast<std::uint64_t>(user); };
+  const auto tell = [&out](void* context, auto& object, std::uint32_t& completed) {
+    auto& told = *static_cast<Told*>(context);
+    out.element = told.user_handle;
+    ++told.events;
+    acknowledge(object, completed);
+  };
   switch (object_of(out.event_type)) {
     case EventObject::cq:
-      out.element = handle(event.element.cq->cq_context);
+      tell(event.element.cq->cq_context, *event.element.cq,
+           event.element.cq->async_events_completed);
       break;
     case EventObject::srq:
-      out.element = handle(event.element.srq->srq_context);
+      tell(event.element.srq->srq_context, *event.element.srq, event.element.srq->events_completed);
       break;
     case EventObject::qp:
-      out.element = handle(event.element.qp->qp_context);
+      tell(event.element.qp->qp_context, *event.element.qp, event.element.qp->events_completed);
       break;
     default:
       out.element = static_cast<std::uint64_t>(event.element.port_num);
@@ -107,13 +132,17 @@ int CommandFile::read_event(void* to) {
 }
 
 int CommandFile::read_completion(Channel& channel, void* to) {
+  if (!is_open()) return EIO;
   ibv_cq* cq = nullptr;
-  void* user = nullptr;
-  if (const int error = objects_.context->data_path->get_cq_event(channel, &cq, &user);
+  void* context = nullptr;
+  if (const int error = objects_.context->data_path->get_cq_event(channel, &cq, &context);
       error != 0) {
     return error;
   }
-  const ib_uverbs_comp_event_desc out{reinterpret_cast<std::uint64_t>(user)};
+  auto& told = *static_cast<Told*>(context);
+  const ib_uverbs_comp_event_desc out{told.user_handle};
+  ++told.completions;
+  acknowledge(*cq, cq->comp_events_completed);
   std::memcpy(to, &out, sizeof out);
   return 0;
 }
@@ -122,10 +151,7 @@ void CommandFile::end() {
   const std::lock_guard lock(mutex_);
   if (objects_.context == nullptr) return;
   qps_.clear([this](Pair& pair) { (void)end(pair); });
-  srqs_.clear([this](Shared& shared) {
-    shared.srq->verbs.events_completed = shared.srq->events_read;
-    (void)verbs().destroy_srq(*shared.srq);
-  });
+  srqs_.clear([this](Shared& shared) { (void)verbs().destroy_srq(*shared.srq); });
   cqs_.clear([this](Queue& queue) { (void)end(queue); });
   for (Channel* const channel : channels_) (void)verbs().destroy_channel(*channel);
   windows_.clear([this](Window& window) { (void)verbs().dealloc_window(*window.mw); });

@@ -7,9 +7,11 @@
 // thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "hca/mlx5/command.h"
 #include "hca/mlx5/doorbells.h"
@@ -39,15 +41,24 @@ class CommandFile {
   void end();
 
  private:
+  // What its program calls an object, and how many of its events it has read. The context pointer
+  // of the engine's object. Once the object has ended no event is counted any more.
+  struct Told {
+    explicit Told(std::uint64_t handle) noexcept : user_handle(handle) {}
+    std::uint64_t user_handle;
+    std::atomic<std::uint32_t> completions{0}, events{0};
+  };
   struct Queue {
-    Cq* cq;
+    Told told;
+    Cq* cq = nullptr;
     Mlx5Cq doorbell;
   };
   struct Pair {
+    Told told;
     Qp* qp;
-    Mlx5SendQueue queue;
+    std::optional<Mlx5SendQueue> queue;
     struct {
-      std::uint32_t entries, max_sge;
+      std::uint32_t entries = 0, max_sge = 0;
     } receives;  // as they lie in the program's memory
   };
   using Run = int (CommandFile::*)(Mlx5Command&);
@@ -100,6 +111,8 @@ class CommandFile {
 
   int end(Queue& queue);
   int end(Pair& pair);
+  // There is a context; false: none yet, or none any more.
+  [[nodiscard]] bool is_open();
   [[nodiscard]] ObjectVerbs& verbs() noexcept { return objects_.verbs(); }
 
   EventFiles& events_;
@@ -113,7 +126,8 @@ class CommandFile {
     Xrcd* xrcd;
   };
   struct Shared {
-    Srq* srq;
+    Told told;
+    Srq* srq = nullptr;
   };
   Handles<Window> windows_;
   Handles<XrcDomain> xrc_domains_;

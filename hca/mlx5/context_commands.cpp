@@ -269,7 +269,9 @@ int CommandFile::dereg_mr(Mlx5Command& command) {
 int CommandFile::alloc_mw(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_alloc_mw>();
   const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
-  if (domain == nullptr) return EINVAL;
+  if (domain == nullptr || (asked.mw_type != IBV_MW_TYPE_1 && asked.mw_type != IBV_MW_TYPE_2)) {
+    return EINVAL;
+  }
   Mw* const mw = verbs().alloc_window(*domain->pd, static_cast<ibv_mw_type>(asked.mw_type));
   if (mw == nullptr) return errno;
   return command.answer(ib_uverbs_alloc_mw_resp{
