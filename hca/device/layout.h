@@ -382,11 +382,13 @@ struct alignas(64) Mlx5ReceiveRecord {
   std::uint32_t stride;      // bytes
   std::uint32_t user_index;  // of the queue pair, or of the XRC shared queue
   std::uint32_t linked;      // 1: a shared queue, whose entries form a list
-  // next entry << 32 | how many were fetched; and what it becomes, while `fetching`, tail + 1 of
-  // the ring, is not 0: who dies there leaves it.
+  // The latest entry << 32 | how many were fetched, 0 before the first; and what it becomes, while
+  // `fetching`, tail + 1 of the ring, is not 0: who dies there leaves it.
   std::uint64_t fetched, becomes;
   std::uint32_t fetching;
-  std::uint32_t unused;
+  // A queue pair's own, of datagrams: kept from the taking of a receive to its completion, whose
+  // order the program takes for that of the receives.
+  Lock delivery;
 };
 static_assert(sizeof(Mlx5ReceiveRecord) == 64);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "hca/device/copy_in_order.h"
 #include "hca/device/mlx5_format.h"
@@ -299,6 +300,12 @@ Attempt Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
   const bool invalidates = wqe.opcode == IBV_WR_SEND_WITH_INV;
   if (invalidates && !windows.may_invalidate(wqe.imm, target)) {
     return remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
+  }
+  // Who reads an mlx5's completions takes those of a queue pair's own receives for being in order.
+  // Of datagrams there can be many senders.
+  std::optional<SharedGuard> in_order;
+  if (datagram && target.record->rq.mlx5 != 0) [[unlikely]] {
+    in_order.emplace(fabric, fabric.mlx5_qp(target.number & (kMaxQps - 1)).delivery);
   }
   TakenReceive receive;
   const Attempt taken = take(qp, target, receive);
