@@ -9,6 +9,7 @@
 #include "hca/device/attributes.h"
 #include "hca/device/common_objects.h"
 #include "hca/mlx5/command_file.h"
+#include "hca/mlx5/store_instruction.h"
 
 namespace turnout::hca {
 namespace {
@@ -112,8 +113,13 @@ int CommandFile::get_context(Mlx5Command& command) {
   driver = {};
   driver.qp_tab_size = kMaxQps;
   driver.bf_reg_size = 0;  // stores of eight bytes only: each store is a fault
-  driver.tot_bfregs =
-      (asked.total_num_bfregs + kRegistersOfPage - 1) / kRegistersOfPage * kRegistersOfPage;
+  // Doorbell pages are made as they are needed (ioctl_commands.h), or all at once.
+  if ((asked.lib_caps & MLX5_LIB_CAP_DYN_UAR) != 0) {
+    driver.num_dyn_bfregs = kMaxRegisters;
+  } else {
+    driver.tot_bfregs =
+        (asked.total_num_bfregs + kRegistersOfPage - 1) / kRegistersOfPage * kRegistersOfPage;
+  }
   driver.cache_line_size = 64;
   driver.max_sq_desc_sz = kMlx5MaxBlocks * kMlx5BlockBytes;
   driver.max_rq_desc_sz = kMaxSge * kMlx5UnitBytes;
@@ -126,6 +132,10 @@ int CommandFile::get_context(Mlx5Command& command) {
   driver.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE;
   if (MappedPages::instance().make_clock())
     driver.clock_info_versions = 1U << MLX5_IB_CLOCK_INFO_V1;
+  if (kKnowsLoads) {
+    driver.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET;
+    driver.hca_core_clock_offset = kClockRegister;
+  }
   driver.log_uar_size = 12;
   driver.num_uars_per_page = 1;
   return command.answer(answer, driver);
@@ -161,8 +171,6 @@ int CommandFile::query_device_extended(Mlx5Command& command) {
   driver.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH |
                                           MLX5_IB_CQE_RES_FORMAT_CSUM |
                                           MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX;
-  driver.dci_streams_caps.max_log_num_concurent = kMaxLogStreams;
-  driver.dci_streams_caps.max_log_num_errored = kMaxLogStreams;
   return command.answer(out, driver);
 }
 

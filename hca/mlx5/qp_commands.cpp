@@ -57,7 +57,8 @@ int CommandFile::make_qp(const QpRequest& request, const Mlx5Command& command,
   const auto mlx5 = command.driver_request<mlx5_ib_create_qp>();
   constexpr std::uint32_t kKnownFlags = MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
                                         MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_TYPE_DCI |
-                                        MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_DCI_STREAM;
+                                        MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX |
+                                        MLX5_QP_FLAG_DCI_STREAM;
   if ((mlx5.flags & ~kKnownFlags) != 0 || asked.comp_mask != 0) return EOPNOTSUPP;
   if ((asked.create_flags & ~std::uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) {
     return EOPNOTSUPP;

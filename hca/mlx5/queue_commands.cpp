@@ -37,6 +37,13 @@ int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
   const auto mlx5 = command.driver_request<mlx5_ib_create_cq>();
   // The library asks for one less than it has: a power of two.
   if (request.cqe >= kMaxCqe || (mlx5.cqe_size != 64 && mlx5.cqe_size != 128)) return EINVAL;
+  // One of the formats. A device that may compress need not.
+  constexpr unsigned kFormats = MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM |
+                                MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX;
+  if (mlx5.cqe_comp_en != 0 && (!std::has_single_bit(mlx5.cqe_comp_res_format) ||
+                                (mlx5.cqe_comp_res_format & kFormats) == 0)) {
+    return EINVAL;
+  }
   constexpr std::uint32_t kKnownFlags =
       MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD | MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
   if ((mlx5.flags & ~kKnownFlags) != 0) return EOPNOTSUPP;
