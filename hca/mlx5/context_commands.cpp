@@ -232,67 +232,6 @@ int CommandFile::close_xrcd(Mlx5Command& command) {
   return 0;
 }
 
-int CommandFile::reg_mr(Mlx5Command& command) {
-  const auto asked = command.request<ib_uverbs_reg_mr>();
-  const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
-  if (domain == nullptr) return EINVAL;
-  Mr* const mr =
-      verbs().register_memory(*domain->pd, reinterpret_cast<void*>(asked.start), asked.length,
-                              asked.hca_va, known_rights(asked.access_flags));
-  if (mr == nullptr) return errno;
-  return command.answer(ib_uverbs_reg_mr_resp{objects_.add(mr), mr->verbs.lkey, mr->verbs.rkey});
-}
-
-int CommandFile::rereg_mr(Mlx5Command& command) {
-  const auto asked = command.request<ib_uverbs_rereg_mr>();
-  const FileObjects::Region* const region = objects_.regions.find(asked.mr_handle);
-  if (region == nullptr) return EINVAL;
-  constexpr std::uint32_t kKnown =
-      IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
-  if ((asked.flags & ~kKnown) != 0 || asked.flags == 0) return EINVAL;
-  Reregistration change;
-  if ((asked.flags & IBV_REREG_MR_CHANGE_PD) != 0) {
-    const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
-    if (domain == nullptr) return EINVAL;
-    change.pd = domain->pd;
-  }
-  change.moves = (asked.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
-  change.address = reinterpret_cast<void*>(asked.start);
-  change.length = asked.length;
-  change.changes_access = (asked.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
-  change.access = known_rights(asked.access_flags);
-  if (const int error = verbs().reregister(*region->mr, change); error != 0) return error;
-  return command.answer(ib_uverbs_rereg_mr_resp{region->mr->verbs.lkey, region->mr->verbs.rkey});
-}
-
-int CommandFile::dereg_mr(Mlx5Command& command) {
-  const std::uint32_t handle = command.request<ib_uverbs_dereg_mr>().mr_handle;
-  const FileObjects::Region* const region = objects_.regions.find(handle);
-  if (region == nullptr) return EINVAL;
-  if (const int error = verbs().deregister(*region->mr); error != 0) return error;
-  objects_.regions.remove(handle);
-  return 0;
-}
-
-int CommandFile::alloc_mw(Mlx5Command& command) {
-  const auto asked = command.request<ib_uverbs_alloc_mw>();
-  const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
-  if (domain == nullptr) return EINVAL;
-  Mw* const mw = verbs().alloc_window(*domain->pd, static_cast<ibv_mw_type>(asked.mw_type));
-  if (mw == nullptr) return errno;
-  return command.answer(ib_uverbs_alloc_mw_resp{
-      windows_.add(std::unique_ptr<Window>(new Window{mw})), mw->verbs.rkey});
-}
-
-int CommandFile::dealloc_mw(Mlx5Command& command) {
-  const std::uint32_t handle = command.request<ib_uverbs_dealloc_mw>().mw_handle;
-  const Window* const window = windows_.find(handle);
-  if (window == nullptr) return EINVAL;
-  if (const int error = verbs().dealloc_window(*window->mw); error != 0) return error;
-  windows_.remove(handle);
-  return 0;
-}
-
 int CommandFile::attach_mcast(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_attach_mcast>();
   const Pair* const pair = qps_.find(asked.qp_handle);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Commands of completion channels, completion queues and shared receive queues.
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -10,6 +12,12 @@
 #include "hca/mlx5/command_file.h"
 
 namespace turnout::hca {
+namespace {
+
+constexpr std::uint32_t kKnownCqFlags =
+    IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+
+}  // namespace
 
 struct CommandFile::CqRequest {
   std::uint64_t user_handle;
@@ -32,9 +40,8 @@ int CommandFile::create_channel(Mlx5Command& command) {
   return command.answer(ib_uverbs_create_comp_channel_resp{static_cast<std::uint32_t>(fd)});
 }
 
-int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
+int CommandFile::make_cq(const CqRequest& request, const mlx5_ib_create_cq& mlx5,
                          std::uint32_t& handle) {
-  const auto mlx5 = command.driver_request<mlx5_ib_create_cq>();
   // The library asks for one less than it has: a power of two.
   if (request.cqe >= kMaxCqe || (mlx5.cqe_size != 64 && mlx5.cqe_size != 128)) return EINVAL;
   // One of the formats. A device that may compress need not.
@@ -89,7 +96,9 @@ int CommandFile::create_cq(Mlx5Command& command) {
   std::uint32_t handle = 0;
   const CqRequest request{asked.user_handle, asked.cqe, asked.comp_vector, asked.comp_channel,
                           false};
-  if (const int error = make_cq(request, command, handle); error != 0) return error;
+  if (const int error = make_cq(request, command.driver_request<mlx5_ib_create_cq>(), handle);
+      error != 0)
+    return error;
   const Cq& cq = *cqs_.find(handle)->cq;
   ib_uverbs_create_cq_resp answer{};
   answer.cq_handle = handle;
@@ -99,19 +108,42 @@ int CommandFile::create_cq(Mlx5Command& command) {
 
 int CommandFile::create_cq_extended(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_ex_create_cq>();
-  constexpr std::uint32_t kKnown =
-      IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
-  if (asked.comp_mask != 0 || (asked.flags & ~kKnown) != 0) return EOPNOTSUPP;
+  if (asked.comp_mask != 0 || (asked.flags & ~kKnownCqFlags) != 0) return EOPNOTSUPP;
   std::uint32_t handle = 0;
   const CqRequest request{asked.user_handle, asked.cqe, asked.comp_vector, asked.comp_channel,
                           (asked.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0};
-  if (const int error = make_cq(request, command, handle); error != 0) return error;
+  if (const int error = make_cq(request, command.driver_request<mlx5_ib_create_cq>(), handle);
+      error != 0)
+    return error;
   const Cq& cq = *cqs_.find(handle)->cq;
   ib_uverbs_ex_create_cq_resp answer{};
   answer.base.cq_handle = handle;
   answer.base.cqe = static_cast<std::uint32_t>(cq.verbs.cqe) - 1;
   answer.response_length = sizeof answer;
   return command.answer(answer, mlx5_ib_create_cq_resp{cq.index, 0});
+}
+
+int CommandFile::create_cq(IoctlCommand& command) {
+  mlx5_ib_create_cq mlx5;
+  if (const int error = command.block(UVERBS_ATTR_UHW_IN, mlx5); error != 0) return error;
+  const auto flags = command.value<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS);
+  if ((flags & ~kKnownCqFlags) != 0) return EOPNOTSUPP;
+  CqRequest request{};
+  request.user_handle = command.value<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
+  request.cqe = command.value<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
+  request.comp_vector = command.value<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR);
+  request.comp_channel =
+      command.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)
+          ? static_cast<std::int32_t>(command.handle(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL))
+          : -1;
+  request.unchecked = (flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0;
+  std::uint32_t handle = 0;
+  if (const int error = make_cq(request, mlx5, handle); error != 0) return error;
+  const Cq& cq = *cqs_.find(handle)->cq;
+  command.answer_handle(UVERBS_ATTR_CREATE_CQ_HANDLE, handle);
+  command.answer(UVERBS_ATTR_CREATE_CQ_RESP_CQE, static_cast<std::uint32_t>(cq.verbs.cqe) - 1);
+  command.answer(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{cq.index, 0});
+  return 0;
 }
 
 int CommandFile::resize_cq(Mlx5Command& command) {
