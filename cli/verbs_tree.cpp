@@ -39,14 +39,6 @@ constexpr std::array<std::string_view, 6> kStates = {"NOP",   "DOWN",   "INIT",
 constexpr std::array<std::string_view, 8> kPhysicalStates = {
     "<unknown>",         "Sleep",   "Polling", "Disabled", "PortConfigurationTraining", "LinkUp",
     "LinkErrorRecovery", "Phy Test"};
-constexpr std::string_view kCounters =
-    "symbol_error port_rcv_errors port_rcv_remote_physical_errors port_rcv_switch_relay_errors "
-    "link_error_recovery port_xmit_constraint_errors port_rcv_constraint_errors "
-    "local_link_integrity_errors excessive_buffer_overrun_errors port_xmit_data port_rcv_data "
-    "port_xmit_packets port_rcv_packets unicast_rcv_packets unicast_xmit_packets "
-    "multicast_rcv_packets multicast_xmit_packets link_downed port_xmit_discards VL15_dropped "
-    "port_xmit_wait";
-
 struct Speed {
   int code;
   int tenths;  // of Gbit/s, one lane
@@ -173,8 +165,11 @@ void write_port(Writer& writer, const std::string& folder, const verbs::Device& 
       writer.line(fmt::format("{}pkeys/{}", folder, i), fmt::format("{:#06x}", ntohs(key)));
     }
   }
-  for (const std::string& name : split(kCounters, " ")) {
-    writer.line(fmt::format("{}counters/{}", folder, name), "0");
+  // The shim asks for their values.
+  using Name = const char*(unsigned);
+  auto* const name = reinterpret_cast<Name*>(verbs::symbol("turnout_counter_name"));
+  for (unsigned i = 0; name != nullptr && name(i) != nullptr; ++i) {
+    writer.line(folder + name(i), "0");
   }
 }
 

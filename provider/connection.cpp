@@ -26,11 +26,11 @@ Connection::~Connection() {
   end();
 }
 
-int Connection::begin(ConnectionManager& manager, const ServiceAddress& to, const Address& own,
+int Connection::begin(ConnectionManager& manager, Way way, const Address& own,
                       std::span<const std::byte> data, ::fid* endpoint, EventQueue& events,
                       std::shared_ptr<Connection>& made) {
   std::shared_ptr<Connection> fresh(new Connection(manager, State::connecting));
-  fresh->to_ = to;
+  fresh->way_ = std::move(way);
   fresh->request_ =
       ConnectionMessage{ConnectionMessage::Kind::request, own, {data.begin(), data.end()}}.encode();
   fresh->endpoint_ = endpoint;
@@ -53,13 +53,24 @@ void Connection::receive(ConnectionManager& manager, Descriptor socket,
   static_cast<void>(manager.watch(fresh->socket_.get(), EPOLLIN, fresh));
 }
 
+// With errno: none.
+Descriptor Connection::socket_towards(const sockaddr& peer) {
+  int family = AF_UNSPEC;
+  socklen_t length = sizeof family;
+  if (way_.from && getsockopt(way_.from.get(), SOL_SOCKET, SO_DOMAIN, &family, &length) == 0 &&
+      family == peer.sa_family) {
+    return std::move(way_.from);
+  }
+  return Descriptor(::socket(peer.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
 // 0: an attempt is under way. Else the errno of the last socket address.
 int Connection::connect_next() {
   int error = EADDRNOTAVAIL;
-  while (next_ < to_.count) {
-    const sockaddr* const at = to_.socket(next_++);
+  while (next_ < way_.to.count) {
+    const sockaddr* const at = way_.to.socket(next_++);
     close();
-    socket_ = Descriptor(::socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    socket_ = socket_towards(*at);
     if (!socket_) {
       error = errno;
     } else if (connect(socket_.get(), at, length_of(at)) != 0 && errno != EINPROGRESS) {

@@ -46,12 +46,14 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
     ended
   };
 
-  // Begins to connect `own`'s endpoint to who listens at `to`. The outcome is an event of
-  // `endpoint` in `events`.
-  [[nodiscard]] static int begin(ConnectionManager& manager, const ServiceAddress& to,
-                                 const Address& own, std::span<const std::byte> data,
-                                 ::fid* endpoint, EventQueue& events,
-                                 std::shared_ptr<Connection>& made);
+  struct Way {
+    ServiceAddress to;  // who listens there
+    Descriptor from;    // a socket that is bound; none: any
+  };
+  // Begins to connect `own`'s endpoint. The outcome is an event of `endpoint` in `events`.
+  [[nodiscard]] static int begin(ConnectionManager& manager, Way way, const Address& own,
+                                 std::span<const std::byte> data, ::fid* endpoint,
+                                 EventQueue& events, std::shared_ptr<Connection>& made);
   // Takes a socket that the listener has accepted: the listener reports the request that comes.
   static void receive(ConnectionManager& manager, Descriptor socket,
                       std::shared_ptr<Listener> listener);
@@ -86,6 +88,7 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
   // All with the lock held.
   [[nodiscard]] ServiceAddress end_of(bool peers) const noexcept;
   [[nodiscard]] int connect_next();
+  [[nodiscard]] Descriptor socket_towards(const sockaddr& peer);
   void finish_connecting();
   // Takes what has arrived; true: `received_` is a whole message.
   [[nodiscard]] bool receive_message();
@@ -102,8 +105,8 @@ class Connection final : public Watched, public std::enable_shared_from_this<Con
   std::mutex mutex_;
   std::atomic<State> state_;
   Descriptor socket_;
-  ServiceAddress to_;
-  std::size_t next_ = 0;  // socket address of `to_` that is tried next
+  Way way_;
+  std::size_t next_ = 0;  // socket address of `way_.to` that is tried next
   std::vector<std::byte> request_;
   std::vector<std::byte> received_;
   Address peer_{};

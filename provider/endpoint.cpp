@@ -17,6 +17,7 @@
 #include "provider/errors.h"
 #include "provider/info.h"
 #include "provider/ops.h"
+#include "provider/passive_endpoint.h"
 #include "provider/peer_receives.h"
 
 namespace turnout::provider {
@@ -220,7 +221,10 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   } else if (format.is_internet() && type != FI_EP_MSG) {
     name = format.anywhere();
   }
-  const auto manager = type == FI_EP_MSG && info->handle != nullptr
+  PassiveEp* const passive = type == FI_EP_MSG && info->handle != nullptr
+                                 ? domain.fabric.passive_of(info->handle)
+                                 : nullptr;
+  const auto manager = type == FI_EP_MSG && info->handle != nullptr && passive == nullptr
                            ? domain.fabric.connection_manager()
                            : Result<ConnectionManager*>(nullptr);
   if (!manager.ok()) return -fi_error(manager.status());
@@ -240,6 +244,13 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   auto made = std::make_unique<Ep>(domain, std::move(core).value(), *info);
   made->fid.context = context;
   made->name = name;
+  if (passive != nullptr) {
+    if (const int error = passive->take_socket(made->name_socket); error != 0) {
+      made->core.reset();
+      return error;
+    }
+    made->name = passive->name;
+  }
   if (manager.value() != nullptr) {
     // Last: an endpoint that cannot be created leaves the request to be rejected.
     made->connection = manager.value()->take_request(info->handle);
@@ -361,8 +372,11 @@ int Ep::connect(const void* address, std::span<const std::byte> data) {
   if (!enabled) {
     if (const int error = enable(); error != 0) return error;
   }
-  const int error =
-      Connection::begin(*manager.value(), *to, core->address(), data, &fid, *events, connection);
+  if (name.has_value()) {
+    if (const int error = bind_name(); error != 0) return error;
+  }
+  const int error = Connection::begin(*manager.value(), {*to, std::move(name_socket)},
+                                      core->address(), data, &fid, *events, connection);
   if (error == 0) path.peers.connect(connection);
   return error;
 }
@@ -396,7 +410,8 @@ int Ep::enable() {
   // Only reading such a queue asks the owner of the receives.
   if (receives != nullptr && (rx_cq == nullptr || rx_cq->peer == nullptr)) return -FI_ENOCQ;
   if (const int error = domain.start_thread(); error != 0) return error;
-  if (name.has_value() && (name->port() != 0 || format.is_internet())) {
+  // Who is connected is not asked for its address.
+  if (type != FI_EP_MSG && name.has_value() && (name->port() != 0 || format.is_internet())) {
     if (const int error = bind_name(); error != 0) return error;
     auto server = AddressServer::start(std::move(name_socket), *name, core->address());
     if (!server.ok()) {
@@ -421,7 +436,7 @@ int Ep::set_name(const void* bytes, std::size_t length) {
 }
 
 int Ep::bind_name() {
-  if (name_socket || address_server != nullptr) return 0;
+  if (name_socket || address_server != nullptr || connection != nullptr) return 0;
   Result<Descriptor> bound = name->bind(format.is_internet() ? format.family() : AF_INET);
   if (!bound.ok()) {
     TURNOUT_LOG(provider, error, "enabling an endpoint failed: {}; choose another service",
@@ -434,9 +449,10 @@ int Ep::bind_name() {
 
 int Ep::get_name(void* out, std::size_t* length) {
   if (!format.is_internet()) return put_name(format.encode(core->address()), out, length);
-  if (type == FI_EP_MSG) {
-    const ServiceAddress end =
+  if (type == FI_EP_MSG && (connection != nullptr || !name.has_value())) {
+    ServiceAddress end =
         connection != nullptr ? connection->end_of_socket(false) : format.anywhere();
+    if (end.count == 0 && name.has_value()) end = *name;  // the connection has ended
     return put_name(format.encode(end), out, length);
   }
   if (const int error = bind_name(); error != 0) return error;

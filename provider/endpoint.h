@@ -45,8 +45,9 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   EpOptions options;
   DataPath path;
   bool enabled = false;
-  std::optional<ServiceAddress> name;             // by which peers find it, if the program gave one
-  Descriptor name_socket;                         // bound there, until it is enabled
+  std::optional<ServiceAddress> name;  // by which peers find it, if the program gave one; of
+                                       // FI_EP_MSG, the end of its connection
+  Descriptor name_socket;              // bound there, until it is enabled or connects
   std::unique_ptr<AddressServer> address_server;  // null: not enabled, or no port
   EventQueue* events = nullptr;                   // of FI_EP_MSG
   std::shared_ptr<Connection> connection;         // the same; null: none was asked for yet

@@ -76,6 +76,24 @@ Result<ConnectionManager*> Fabric::connection_manager() {
   return manager_.get();
 }
 
+void Fabric::add(PassiveEp& one) {
+  const std::lock_guard hold(mutex_);
+  passive_.push_back(&one);
+}
+
+void Fabric::remove(PassiveEp& one) noexcept {
+  const std::lock_guard hold(mutex_);
+  std::erase(passive_, &one);
+}
+
+PassiveEp* Fabric::passive_of(const ::fid* handle) {
+  const std::lock_guard hold(mutex_);
+  for (PassiveEp* const one : passive_) {
+    if (&one->fid == handle) return one;
+  }
+  return nullptr;
+}
+
 int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
   const Result<Settings>& settings = process_settings();
   if (!settings.ok()) return -FI_ENODATA;  // logged when they were read

@@ -10,6 +10,7 @@
 #include <cassert>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/status.h"
 #include "provider/connection_manager.h"
@@ -17,11 +18,18 @@
 
 namespace turnout::provider {
 
+struct PassiveEp;
+
 struct Fabric final : Object<Fabric, fid_fabric> {
   std::atomic<unsigned> references{0};
 
   // Made at its first use. Errors: as ConnectionManager::start.
   [[nodiscard]] Result<ConnectionManager*> connection_manager();
+
+  // Its passive endpoints: a program names one by the handle in fi_info. Null: it is none of them.
+  void add(PassiveEp& one);
+  void remove(PassiveEp& one) noexcept;
+  [[nodiscard]] PassiveEp* passive_of(const ::fid* handle);
 
   ~Fabric() { assert(references.load() == 0); }
 
@@ -29,7 +37,8 @@ struct Fabric final : Object<Fabric, fid_fabric> {
   static int open(fi_fabric_attr* attr, fid_fabric** fabric, void* context);
 
  private:
-  std::mutex mutex_;  // of who makes it
+  std::mutex mutex_;  // guards the rest
+  std::vector<PassiveEp*> passive_;
   std::unique_ptr<ConnectionManager> manager_;
 };
 

@@ -151,6 +151,7 @@ PassiveEp::~PassiveEp() {
     events->forget(&fid);
     events->users.fetch_sub(1);
   }
+  fabric.remove(*this);
   fabric.references.fetch_sub(1);
 }
 
@@ -172,7 +173,7 @@ int PassiveEp::open(Fabric& fabric, fi_info* info, fid_pep** pep, void* context)
 }
 
 int PassiveEp::set_name(const void* bytes, std::size_t length) {
-  if (socket || listener != nullptr) return -FI_EOPBADSTATE;
+  if (socket || listener != nullptr || taken) return -FI_EOPBADSTATE;
   const std::optional<ServiceAddress> given = name_given(format, bytes, length);
   if (!given.has_value()) return -FI_EINVAL;
   name = given;
@@ -180,7 +181,7 @@ int PassiveEp::set_name(const void* bytes, std::size_t length) {
 }
 
 int PassiveEp::bind_socket() {
-  if (socket || listener != nullptr) return 0;
+  if (socket || listener != nullptr || taken) return 0;
   if (!name.has_value() && format.is_internet()) name = format.anywhere();
   if (!name.has_value()) {
     const auto any = ServiceAddress::look_up(nullptr, "0", {.source = true});
@@ -203,7 +204,7 @@ int PassiveEp::get_name(void* out, std::size_t* length) {
 }
 
 int PassiveEp::listen() {
-  if (listener != nullptr) return -FI_EOPBADSTATE;
+  if (listener != nullptr || taken) return -FI_EOPBADSTATE;
   if (events == nullptr) return -FI_ENOEQ;
   if (const int error = bind_socket(); error != 0) return error;
   const auto manager = fabric.connection_manager();
@@ -215,6 +216,14 @@ int PassiveEp::listen() {
     return error;
   }
   listener = std::move(made);
+  return 0;
+}
+
+int PassiveEp::take_socket(Descriptor& out) {
+  if (listener != nullptr || taken) return -FI_EOPBADSTATE;
+  if (const int error = bind_socket(); error != 0) return error;
+  out = std::move(socket);
+  taken = true;
   return 0;
 }
 

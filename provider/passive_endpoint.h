@@ -54,6 +54,7 @@ class Listener final : public Watched, public std::enable_shared_from_this<Liste
 struct PassiveEp final : Object<PassiveEp, fid_pep> {
   PassiveEp(Fabric& owner, InfoPtr described)
       : fabric(owner), info(std::move(described)), format(info->addr_format) {
+    fabric.add(*this);
     fabric.references.fetch_add(1);
   }
   ~PassiveEp();
@@ -63,14 +64,18 @@ struct PassiveEp final : Object<PassiveEp, fid_pep> {
   const AddressFormat format;
   std::optional<ServiceAddress> name;
   EventQueue* events = nullptr;
-  int backlog = 0;    // 0: the system's
-  Descriptor socket;  // bound; from listen() on the listener's
+  int backlog = 0;     // 0: the system's
+  Descriptor socket;   // bound; from listen() on the listener's
+  bool taken = false;  // it is an endpoint's
   std::shared_ptr<Listener> listener;
 
   // -FI_E* of fi_setname, fi_getname, fi_listen and fi_reject.
   [[nodiscard]] int set_name(const void* bytes, std::size_t length);
   [[nodiscard]] int get_name(void* out, std::size_t* length);
   [[nodiscard]] int listen();
+  // For the endpoint that takes this one's place (fi_info::handle): the socket, which has a name
+  // from then on. Not after listen(), and once.
+  [[nodiscard]] int take_socket(Descriptor& out);
   [[nodiscard]] int reject(::fid* handle, std::span<const std::byte> data);
 
   static int open(Fabric& fabric, fi_info* info, fid_pep** pep, void* context);

@@ -106,6 +106,7 @@ void fill_ops(Context& context) {
   v.dealloc_td = dealloc_td;
   v.alloc_parent_domain = alloc_parent_domain;
   v.advise_mr = advise_mr;
+  v.alloc_null_mr = alloc_null_mr;
   v.alloc_dm = alloc_dm;
   v.free_dm = free_dm;
   v.reg_dm_mr = reg_dm_mr;

@@ -25,6 +25,11 @@ ibv_mr* region(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova
 
 namespace turnout::hca {
 
+ibv_mr* alloc_null_mr(ibv_pd* pd) {
+  if (!identity().null_regions) return failed(EOPNOTSUPP);
+  return verbs_of(objects_of(pd).alloc_null_region(pd_of(pd)));
+}
+
 // Synchronous whether the program waits (IBV_ADVISE_MR_FLAG_FLUSH) or not.
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
               std::uint32_t count) {

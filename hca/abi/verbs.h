@@ -65,6 +65,7 @@ int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
 void set_binding(SendWqe& wqe, const ibv_mw& mw, std::uint32_t key,
                  const ibv_mw_bind_info& info) noexcept;
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
+ibv_mr* alloc_null_mr(ibv_pd* pd);
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
               std::uint32_t count);
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr);

@@ -3,12 +3,15 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <infiniband/ib.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 #include <cstring>
 
 namespace turnout::cm {
+
+static_assert(kFamilyIb == AF_IB);
 
 bool Address::any() const noexcept {
   return present() && std::all_of(ip.begin(), ip.end(), [](std::uint8_t b) { return b == 0; });
@@ -38,6 +41,19 @@ bool from_sockaddr(const sockaddr* from, Address& to) noexcept {
     std::memcpy(to.ip.data(), &in.sin6_addr, sizeof in.sin6_addr);
     return true;
   }
+  if (from->sa_family == AF_IB) {
+    sockaddr_ib in;
+    std::memcpy(&in, from, sizeof in);
+    to.family = AF_IB;
+    std::memcpy(to.ip.data(), &in.sib_addr, sizeof in.sib_addr);
+    to.service.id = be64toh(in.sib_sid);
+    to.service.mask = be64toh(in.sib_sid_mask);
+    to.service.scope = in.sib_scope_id;
+    to.service.flow = ntohl(in.sib_flowinfo);
+    to.service.pkey = ntohs(in.sib_pkey);
+    to.port = static_cast<std::uint16_t>(to.service.id & to.service.mask);
+    return true;
+  }
   return false;
 }
 
@@ -56,7 +72,40 @@ void to_sockaddr(const Address& from, sockaddr_storage& to) noexcept {
     in.sin6_scope_id = from.scope;
     std::memcpy(&in.sin6_addr, from.ip.data(), sizeof in.sin6_addr);
     std::memcpy(&to, &in, sizeof in);
+  } else if (from.family == AF_IB) {
+    sockaddr_ib in{};
+    in.sib_family = AF_IB;
+    in.sib_pkey = htons(from.service.pkey);
+    in.sib_flowinfo = htonl(from.service.flow);
+    std::memcpy(&in.sib_addr, from.ip.data(), sizeof in.sib_addr);
+    in.sib_sid = htobe64(from.service.id);
+    in.sib_sid_mask = htobe64(from.service.mask);
+    in.sib_scope_id = from.service.scope;
+    std::memcpy(&to, &in, sizeof in);
   }
+}
+
+std::uint16_t service_space(const Address& address, rdma_port_space ps) noexcept {
+  const std::uint64_t mask = RDMA_IB_IP_PS_MASK & address.service.mask;
+  for (const auto space : {RDMA_PS_IB, RDMA_PS_TCP, RDMA_PS_UDP}) {
+    const std::uint64_t wanted = std::uint64_t{space} << 16;
+    if ((ps == RDMA_PS_IB || ps == space) && (address.service.id & mask) == (wanted & mask)) {
+      return space;
+    }
+  }
+  return 0;
+}
+
+void set_service(Address& address, std::uint16_t space) noexcept {
+  address.service.id = std::uint64_t{space} << 16 | address.port;
+  address.service.mask = UINT64_MAX;
+}
+
+Address gid_address(const ibv_gid& gid, std::uint16_t pkey) noexcept {
+  Address a = any_address(AF_IB);
+  std::copy(std::begin(gid.raw), std::end(gid.raw), a.ip.begin());
+  a.service.pkey = pkey;
+  return a;
 }
 
 Address any_address(std::uint16_t family) noexcept {
@@ -84,7 +133,7 @@ Address unmapped(Address a) noexcept {
 bool Address::loopback() const noexcept {
   const Address a = unmapped(*this);
   if (a.family == AF_INET) return a.ip[0] == 127;  // RFC 1122: all of 127/8
-  return a.family == AF_INET6 && a.ip == loopback_address(AF_INET6).ip;
+  return (a.family == AF_INET6 || a.ib()) && a.ip == loopback_address(AF_INET6).ip;
 }
 
 std::vector<Address> host_addresses() {
@@ -112,8 +161,8 @@ bool is_local(const Address& address) {
 
 std::string text(const Address& address) {
   char buffer[INET6_ADDRSTRLEN] = "?";
-  inet_ntop(address.family, address.ip.data(), buffer, sizeof buffer);
-  return buffer;
+  inet_ntop(address.ib() ? AF_INET6 : address.family, address.ip.data(), buffer, sizeof buffer);
+  return address.ib() ? std::string("gid-") + buffer : buffer;
 }
 
 }  // namespace turnout::cm

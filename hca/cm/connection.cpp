@@ -90,7 +90,9 @@ void ended(Id& id) {
 }
 
 bool fits(const Id& listener, const Message& m) {
-  if (m.port_space != static_cast<std::uint16_t>(listener.verbs.ps)) return false;
+  const Address own_address = local_address(listener);
+  if (m.port_space != space_of(listener, own_address) || m.source.ib() != own_address.ib())
+    return false;
   const ibv_qp_type own = listener.verbs.qp_type;
   if (own == IBV_QPT_XRC_RECV) return m.qp_type == IBV_QPT_XRC_SEND;
   return m.qp_type == static_cast<std::uint32_t>(own) &&
@@ -118,10 +120,17 @@ void admit(Id& id, const Message& m) {
   clear_deadline(id);
   id.request = m;
   id.verbs.qp_type = listener.verbs.qp_type;
-  Address here = m.destination;
-  here.port = local_address(listener).port;
+  Address here = m.destination, there = m.source;
+  const Address listens = local_address(listener);
+  here.port = listens.port;
+  if (here.ib()) {
+    // As Linux: a request tells the peer's port and not its service.
+    here.service = listens.service;
+    there.port = 0;
+    there.service.id = there.service.mask = 0;
+  }
   set_local(id, here);
-  set_peer(id, m.source);
+  set_peer(id, there);
   id.verbs.route.addr.addr.ibaddr.dgid = m.gid;
   set_route(id);
   adopt_peer(id, m);
@@ -262,7 +271,7 @@ Message message_of(const Id& id, Kind kind, std::uint32_t status) {
   Message m;
   m.kind = kind;
   m.status = status;
-  m.port_space = static_cast<std::uint16_t>(id.verbs.ps);
+  m.port_space = space_of(id, local_address(id));
   m.qp_type = static_cast<std::uint32_t>(id.verbs.qp_type);
   if (id.adapter != nullptr) {
     m.lid = id.adapter->lid;

@@ -51,7 +51,7 @@ void report_unreachable(Id& id, int status);
 // zero, rdma_get_cm_event(3).
 template <class Param>
 void fill_private(Event& event, Param& param, const Message& m) {
-  const std::uint8_t size = private_limit(m.kind);
+  const std::uint8_t size = private_limit(m.kind, m.source);
   std::memcpy(event.private_data, m.private_data, m.private_length);
   param.private_data = event.private_data;
   param.private_data_len = size;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The exported functions that resolve names and make endpoints of the answer: rdma_getaddrinfo(3),
 // rdma_create_ep(3), rdma_get_request(3).
+#include <infiniband/ib.h>
 #include <netdb.h>
 #include <rdma/rdma_verbs.h>
 
@@ -33,11 +34,34 @@ bool copy_address(const sockaddr* from, socklen_t length, sockaddr*& to, socklen
   return true;
 }
 
+bool wants_gid(const rdma_addrinfo& hints) {
+  return (hints.ai_flags & RAI_FAMILY) != 0 && hints.ai_family == kFamilyIb;
+}
+
+// An AF_IB address in C memory, of an IPv6 one: its service is that of the port space, and of the
+// port if one was given. False: no memory.
+bool make_gid(const sockaddr& from, int port_space, sockaddr*& to, socklen_t& to_length) {
+  Address a;
+  if (!from_sockaddr(&from, a)) return false;
+  constexpr std::uint16_t kDefaultPartition = 0xffff;
+  constexpr std::uint64_t kPortMask = 0xffff;
+  a.family = kFamilyIb;
+  a.service.pkey = kDefaultPartition;
+  a.service.scope = a.scope;
+  a.service.id = static_cast<std::uint64_t>(port_space) << 16 | a.port;
+  a.service.mask = RDMA_IB_IP_PS_MASK | (a.port != 0 ? kPortMask : 0);
+  sockaddr_storage made;
+  to_sockaddr(a, made);
+  return copy_address(reinterpret_cast<const sockaddr*>(&made), sizeof(sockaddr_ib), to, to_length);
+}
+
 addrinfo hints_of(const rdma_addrinfo& hints) {
   addrinfo a{};
   if ((hints.ai_flags & RAI_PASSIVE) != 0) a.ai_flags |= AI_PASSIVE;
   if ((hints.ai_flags & RAI_NUMERICHOST) != 0) a.ai_flags |= AI_NUMERICHOST;
-  if ((hints.ai_flags & RAI_FAMILY) != 0) a.ai_family = hints.ai_family;
+  // A GID is written as an IPv6 address.
+  if ((hints.ai_flags & RAI_FAMILY) != 0)
+    a.ai_family = wants_gid(hints) ? AF_INET6 : hints.ai_family;
   const bool datagram = hints.ai_qp_type == IBV_QPT_UD || hints.ai_port_space == RDMA_PS_UDP ||
                         hints.ai_port_space == RDMA_PS_IPOIB;
   if (datagram) {
@@ -61,13 +85,16 @@ int fill(const char* node, const char* service, const rdma_addrinfo& hints, rdma
     addrinfo* list = nullptr;
     if (const int code = getaddrinfo(node, service, &wanted, &list); code != 0) return code;
     r.ai_family = list->ai_family;
-    const bool passive = (hints.ai_flags & RAI_PASSIVE) != 0;
-    const bool copied =
-        passive ? copy_address(list->ai_addr, list->ai_addrlen, r.ai_src_addr, r.ai_src_len)
-                : copy_address(list->ai_addr, list->ai_addrlen, r.ai_dst_addr, r.ai_dst_len);
     const bool datagram = list->ai_socktype == SOCK_DGRAM;
     if (r.ai_qp_type == 0) r.ai_qp_type = datagram ? IBV_QPT_UD : IBV_QPT_RC;
     if (r.ai_port_space == 0) r.ai_port_space = datagram ? RDMA_PS_UDP : RDMA_PS_TCP;
+    const bool passive = (hints.ai_flags & RAI_PASSIVE) != 0;
+    sockaddr*& address = passive ? r.ai_src_addr : r.ai_dst_addr;
+    socklen_t& length = passive ? r.ai_src_len : r.ai_dst_len;
+    const bool gid = wants_gid(hints);
+    if (gid) r.ai_family = kFamilyIb;
+    const bool copied = gid ? make_gid(*list->ai_addr, r.ai_port_space, address, length)
+                            : copy_address(list->ai_addr, list->ai_addrlen, address, length);
     freeaddrinfo(list);
     if (!copied) return -1;
   }

@@ -73,6 +73,12 @@ Address peer_address(const Id& id) {
   return a;
 }
 
+std::uint16_t space_of(const Id& id, const Address& address) noexcept {
+  if (!address.ib()) return static_cast<std::uint16_t>(id.verbs.ps);
+  const std::uint64_t space = address.service.id >> 16;
+  return space <= UINT16_MAX ? static_cast<std::uint16_t>(space) : std::uint16_t{0};
+}
+
 void set_local(Id& id, const Address& address) {
   to_sockaddr(address, id.verbs.route.addr.src_storage);
 }

@@ -111,6 +111,9 @@ void abandon_in_child(rdma_cm_id* id, rdma_event_channel* channel);
 [[nodiscard]] int bind_adapter(Id& id);
 [[nodiscard]] Address local_address(const Id& id);
 [[nodiscard]] Address peer_address(const Id& id);
+// The port space of a name of it, or of one that it connects to: of AF_IB what the service id says;
+// 0: none.
+[[nodiscard]] std::uint16_t space_of(const Id& id, const Address& address) noexcept;
 void set_local(Id& id, const Address& address);
 void set_peer(Id& id, const Address& address);
 // The one path there is, in id.verbs.route.

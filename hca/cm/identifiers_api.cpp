@@ -19,32 +19,44 @@ using namespace turnout::cm;
 
 namespace {
 
-constexpr sa_family_t kFamilyIb = 27;  // Linux's AF_IB, in no header of C's library
-
 int family_error(const sockaddr* address) {
-  if (address == nullptr) return EINVAL;
-  if (address->sa_family == kFamilyIb) {
-    TURNOUT_LOG(hca, info, "resolving an address failed: AF_IB is not supported; use IP addresses");
-    return EOPNOTSUPP;
-  }
-  return EAFNOSUPPORT;
+  return address == nullptr ? EINVAL : EAFNOSUPPORT;
 }
 
 // Takes the port of `address`, unless several may share it: then who listens takes it.
 int bind_port(Id& id, Address address) {
+  const std::uint16_t space =
+      address.ib() ? service_space(address, id.verbs.ps) : static_cast<std::uint16_t>(id.verbs.ps);
+  if (space == 0) return EPROTONOSUPPORT;
   if (!id.options.reuse_address || address.port == 0) {
-    id.socket = take_port(static_cast<std::uint16_t>(id.verbs.ps), address, id.options.v6_only);
+    id.socket = take_port(space, address, id.options.v6_only);
     if (!id.socket) return errno;
   }
+  if (address.ib()) set_service(address, space);
   set_local(id, address);
   id.state = State::bound;
   return 0;
+}
+
+// The port that an AF_IB address means: none is told by a wildcard and by ::1, which Linux takes
+// for one.
+int bind_gid(Id& id, Address& address) {
+  if (address.loopback()) address.ip = {};
+  if (address.any()) return 0;
+  const Adapter* const here = adapter();
+  if (here == nullptr) return errno;
+  if (address.ip != gid_address(here->gid, 0).ip) return ENODEV;
+  return bind_adapter(id);
 }
 
 int bind_address(Id& id, const sockaddr* to) {
   Address address;
   if (!from_sockaddr(to, address)) return family_error(to);
   if (id.state != State::idle) return EINVAL;
+  if (address.ib()) {
+    if (const int error = bind_gid(id, address); error != 0) return error;
+    return bind_port(id, address);
+  }
   if (!address.any()) {
     if (!is_local(address)) return EADDRNOTAVAIL;
     // Linux's connection manager takes loopback for a wildcard, which is on no device. libfabric's
@@ -74,17 +86,52 @@ Address source_for(const Address& destination) {
   return loopback;
 }
 
+// To another port of the subnet the way is looked for by resolve_route(), as an SA is asked then.
+int resolve_gid(Id& id, Address destination, Address source) {
+  if (!source.present()) source = any_address(kFamilyIb);
+  if (source.service.pkey == 0) source.service.pkey = destination.service.pkey;
+  if (const int error = bind_adapter(id); error != 0) return error;
+  const Address here = gid_address(id.adapter->gid, be16toh(id.adapter->pkey));
+  if (destination.any() || destination.loopback()) {
+    destination.ip = here.ip;
+    if (destination.service.pkey == 0) destination.service.pkey = here.service.pkey;
+  }
+  constexpr std::uint16_t kMembership = 0x8000;  // IBTA 10.9.3: the same partition with and without
+  constexpr std::ptrdiff_t kPrefix = 8;
+  if (!std::equal(here.ip.begin(), here.ip.begin() + kPrefix, destination.ip.begin()) ||
+      (destination.service.pkey | kMembership) != (here.service.pkey | kMembership)) {
+    return ENODEV;
+  }
+  if (source.any() || source.loopback()) {
+    source.ip = here.ip;
+  } else if (source.ip != here.ip) {
+    return ENODEV;
+  }
+  if (id.state == State::idle) {
+    if (const int error = bind_port(id, source); error != 0) return error;
+  } else {
+    set_local(id, source);
+  }
+  set_peer(id, destination);
+  std::copy(destination.ip.begin(), destination.ip.end(), id.verbs.route.addr.addr.ibaddr.dgid.raw);
+  id.state = State::addr_resolved;
+  queue_event(id, RDMA_CM_EVENT_ADDR_RESOLVED);
+  return 0;
+}
+
 int resolve(Id& id, const sockaddr* from, const sockaddr* to) {
   Address destination, source;
   if (!from_sockaddr(to, destination)) return family_error(to);
   if (id.state != State::idle && id.state != State::bound) return EINVAL;
-  const bool reachable = destination.any() || destination.multicast() || is_local(destination);
+  const bool reachable =
+      destination.ib() || destination.any() || destination.multicast() || is_local(destination);
   if (id.state == State::bound) {
     source = local_address(id);
   } else if (from != nullptr && from->sa_family != AF_UNSPEC && !from_sockaddr(from, source)) {
     return family_error(from);
   }
   if (source.present() && source.family != destination.family) return EINVAL;
+  if (destination.ib()) return resolve_gid(id, destination, source);
   if (!source.present() || source.any()) {
     const std::uint16_t port = source.port;
     source = reachable ? source_for(destination) : any_address(destination.family);
@@ -122,7 +169,7 @@ int listen_on(Id& id, int backlog) {
   if (id.state != State::bound) return EINVAL;
   if (!id.socket) {
     Address address = local_address(id);
-    id.socket = take_port(static_cast<std::uint16_t>(id.verbs.ps), address, id.options.v6_only);
+    id.socket = take_port(space_of(id, address), address, id.options.v6_only);
     if (!id.socket) return errno;
   }
   // A short queue would make peers ask again and again; the kernel has an upper limit, too.
@@ -130,6 +177,11 @@ int listen_on(Id& id, int backlog) {
   if (listen(id.socket.get(), std::max(backlog, kLeast)) != 0) return errno;
   id.state = State::listening;
   return watch(id);
+}
+
+// As librdmacm tells it: of AF_IB the end of the service id, whatever the mask says.
+__be16 port_of(const Address& a) {
+  return htons(a.ib() ? static_cast<std::uint16_t>(a.service.id) : a.port);
 }
 
 template <class T>
@@ -163,6 +215,11 @@ int set_id_option(Id& id, int name, const void* value, std::size_t length) {
 
 int resolve_route(Id& id) {
   if (id.state != State::addr_resolved) return EINVAL;
+  const Address peer = peer_address(id);
+  if (peer.ib() && peer.ip != gid_address(id.adapter->gid, 0).ip) {
+    queue_event(id, RDMA_CM_EVENT_ROUTE_ERROR, -EINVAL);  // the status of an SA that has no record
+    return 0;
+  }
   set_route(id);
   id.state = State::route_resolved;
   queue_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -288,11 +345,11 @@ TURNOUT_EXPORT int rdma_set_option(rdma_cm_id* verbs, int level, int name, void*
 }
 
 TURNOUT_EXPORT __be16 rdma_get_src_port(rdma_cm_id* verbs) {
-  return htons(local_address(id_of(verbs)).port);
+  return port_of(local_address(id_of(verbs)));
 }
 
 TURNOUT_EXPORT __be16 rdma_get_dst_port(rdma_cm_id* verbs) {
-  return htons(peer_address(id_of(verbs)).port);
+  return port_of(peer_address(id_of(verbs)));
 }
 
 TURNOUT_EXPORT ibv_context** rdma_get_devices(int* count) {

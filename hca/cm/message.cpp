@@ -10,7 +10,7 @@ namespace turnout::cm {
 namespace {
 
 bool valid(const Address& a, bool needed) noexcept {
-  return a.family == AF_INET || a.family == AF_INET6 || (!needed && a.family == 0);
+  return a.family == AF_INET || a.family == AF_INET6 || a.ib() || (!needed && !a.present());
 }
 
 }  // namespace
@@ -21,10 +21,11 @@ bool valid(const Message& m) noexcept {
   const bool connected = m.qp_type == IBV_QPT_RC || m.qp_type == IBV_QPT_UC ||
                          m.qp_type == IBV_QPT_XRC_SEND || m.qp_type == IBV_QPT_XRC_RECV;
   return m.magic == Message::kMagic && m.kind >= Kind::req && m.kind <= Kind::sidr_rep &&
-         m.private_length <= private_limit(m.kind) && m.qpn <= k24Bits && m.psn <= k24Bits &&
-         m.retry_count <= 7 && m.rnr_retry_count <= 7 && (m.kind != Kind::req || connected) &&
+         m.private_length <= private_limit(m.kind, m.source) && m.qpn <= k24Bits &&
+         m.psn <= k24Bits && m.retry_count <= 7 && m.rnr_retry_count <= 7 &&
+         (m.kind != Kind::req || connected) &&
          (m.kind != Kind::sidr_req || m.qp_type == IBV_QPT_UD) && valid(m.source, request) &&
-         valid(m.destination, request);
+         valid(m.destination, request) && (!request || m.source.ib() == m.destination.ib());
 }
 
 Received receive(int fd, Message& message) noexcept {

@@ -30,10 +30,14 @@ enum SidrStatus : std::uint32_t { kSidrValid = 0, kSidrNoService = 1, kSidrRejec
 
 // Private data: what a user may give to each, rdma_connect(3), rdma_accept(3), IBTA 12.6. A request
 // of the IP port spaces spends 36 bytes of the CM's field on addresses (IBTA annex A11).
-inline constexpr std::uint8_t kMaxPrivate = 196;
-[[nodiscard]] constexpr std::uint8_t private_limit(Kind kind) noexcept {
-  constexpr std::uint8_t kByKind[] = {0, 56, kMaxPrivate, 0, 148, 0, 0, 180, 136};
-  return kByKind[static_cast<std::uint8_t>(kind)];
+// AF_IB has all of it.
+inline constexpr std::uint8_t kMaxPrivate = 216;
+[[nodiscard]] constexpr std::uint8_t private_limit(Kind kind, const Address& address) noexcept {
+  constexpr std::uint8_t kByKind[] = {0, 92, 196, 0, 148, 0, 0, kMaxPrivate, 136};
+  constexpr std::uint8_t kIpHeader = 36;
+  const bool request = kind == Kind::req || kind == Kind::sidr_req;
+  const std::uint8_t all = kByKind[static_cast<std::uint8_t>(kind)];
+  return request && !address.ib() ? static_cast<std::uint8_t>(all - kIpHeader) : all;
 }
 
 struct Message {
@@ -53,7 +57,7 @@ struct Message {
   std::uint8_t private_data[kMaxPrivate] = {};
 
   // Changes with the layout, so that versions that differ refuse each other.
-  static constexpr std::uint32_t kMagic = 0x54'43'4d'01;
+  static constexpr std::uint32_t kMagic = 0x54'43'4d'02;
 };
 static_assert(std::is_trivially_copyable_v<Message>);
 

@@ -9,17 +9,21 @@
 #include "base/abstract_name.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "hca/cm/adapter.h"
 
 namespace turnout::cm {
 namespace {
 
 constexpr int kSocketType = SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC;
+constexpr char kAnyGid[] = "anygid";
 constexpr std::uint16_t kFirstFree = 32768, kLastFree = 60999;  // Linux's ip_local_port_range
 
-// A wildcard of both families, of one, or a host's address. Names end with one of these.
+// A wildcard of both families of IP, of one, of AF_IB, or a host's address. Names end with one of
+// these.
 std::string place_of(const Address& address, bool v6only) {
   const Address a = unmapped(address);
   if (!a.any()) return text(a);
+  if (a.ib()) return kAnyGid;
   return a.family == AF_INET ? "any4" : v6only ? "any6" : "any";
 }
 
@@ -56,6 +60,12 @@ bool is_free(const AbstractName& name) {
 // The names that must be free beside an address's own (as two sockets of IP conflict).
 std::vector<std::string> rivals(const Address& address, bool v6only) {
   const Address a = unmapped(address);
+  if (a.ib()) {
+    if (!a.any()) return {kAnyGid};
+    const Adapter* const here = adapter();
+    if (here == nullptr) return {};
+    return {text(gid_address(here->gid, 0))};
+  }
   if (!a.any()) return {a.family == AF_INET ? "any4" : "any6", "any"};
   const bool both = a.family == AF_INET6 && !v6only;
   std::vector<std::string> places{both ? "any4" : "any"};
@@ -68,6 +78,7 @@ std::vector<std::string> rivals(const Address& address, bool v6only) {
 
 // Where someone may listen who is meant by an address; the nearest first.
 std::vector<std::string> listening_places(const Address& a) {
+  if (a.ib()) return {text(a), kAnyGid};
   std::vector<std::string> places{text(a), a.family == AF_INET ? "any4" : "any6", "any"};
   if (!a.loopback()) {
     places.push_back(text(loopback_address(a.family)));

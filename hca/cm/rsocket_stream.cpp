@@ -238,7 +238,13 @@ void RsocketStream::on_event(const rdma_cm_event& event) {
   enter(StreamState::disconnected);
 }
 
-bool RsocketStream::take_events() {
+bool RsocketStream::take_events(Look when) {
+  if (when == Look::at_times) {
+    constexpr std::chrono::milliseconds kOften{1};
+    const auto now = std::chrono::steady_clock::now();
+    if (now - events_taken_ < kOften) return false;
+    events_taken_ = now;
+  }
   bool some = false;
   rdma_cm_event* event = nullptr;
   while (id_ != nullptr && rdma_get_cm_event(channel_, &event) == 0) {
@@ -266,6 +272,7 @@ void RsocketStream::advance() {
     // Data can overtake the connection manager's last message.
     if (data_->heard()) enter(StreamState::connected);
   }
+  finish_if_due();
 }
 
 bool RsocketStream::look() {
@@ -310,7 +317,7 @@ int RsocketStream::end_of_connection() const noexcept {
 // Of a call that had `wanted` bytes: how many it took, or why it could not take one.
 ssize_t RsocketStream::answer_of_sending(std::size_t wanted, const IovCursor& from) {
   if (from.left() != wanted || wanted == 0) return static_cast<ssize_t>(wanted - from.left());
-  static_cast<void>(take_events());
+  static_cast<void>(take_events(Look::at_times));
   const int error = end_of_connection();
   if (error != 0) return -error;
   return data_->broken() ? -EPIPE : -EAGAIN;
@@ -359,16 +366,15 @@ ssize_t RsocketStream::try_receive(IovCursor& to, int flags, MessageAddress& fro
   const std::size_t least =
       peek && (flags & MSG_WAITALL) != 0 ? std::min(to.left(), data_->ring_size()) : 1;
   for (bool looked = false;; looked = true) {
-    const bool ended =
-        read_shut_ || data_->finished() || data_->broken() || state_ == StreamState::disconnected;
+    const bool ended = data_->finished() || data_->broken() || state_ == StreamState::disconnected;
     if (data_->unread() >= least || (ended && data_->unread() != 0)) {
       return static_cast<ssize_t>(data_->read(to, peek));
     }
-    if (read_shut_ || data_->finished()) return 0;
+    if (data_->finished()) return 0;
     if (looked) break;
     look();
     if (data_->unread() < least && state_ != StreamState::disconnected) {
-      static_cast<void>(take_events());
+      static_cast<void>(take_events(Look::at_times));
     }
   }
   if (data_->broken() && state_ != StreamState::disconnected) return -ECONNRESET;
@@ -428,7 +434,7 @@ short RsocketStream::events() {
   if (state_ == StreamState::connecting) return 0;
   if (state_ == StreamState::failed) return POLLIN | POLLOUT | POLLERR | POLLHUP;
   look();
-  if (data_->unread() == 0) static_cast<void>(take_events());
+  if (data_->unread() == 0) static_cast<void>(take_events(Look::at_times));
   int all = 0;
   if (data_->unread() != 0 || read_shut_) all |= POLLIN | POLLRDNORM;
   if (data_->finished()) all |= POLLIN | POLLRDNORM | POLLRDHUP;

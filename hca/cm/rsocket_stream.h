@@ -8,6 +8,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include <chrono>
 #include <deque>
 #include <memory>
 
@@ -71,7 +72,10 @@ class RsocketStream final : public Rsocket {
   }
   void enter(StreamState state);
   void fail(int error);
-  [[nodiscard]] bool take_events();
+  // at_times: for a caller that may spin. A look at the channel is a system call; data comes
+  // without.
+  enum class Look : std::uint8_t { now, at_times };
+  [[nodiscard]] bool take_events(Look when = Look::now);
   void on_event(const rdma_cm_event& event);
   [[nodiscard]] int make_data();
   [[nodiscard]] int send_request();
@@ -88,6 +92,7 @@ class RsocketStream final : public Rsocket {
   std::unique_ptr<RsocketChannel> data_;
   RsocketMappings mappings_;
   StreamState state_ = StreamState::fresh;
+  std::chrono::steady_clock::time_point events_taken_{};
   bool read_shut_ = false, write_shut_ = false, finish_due_ = false;
   // A listener's.
   std::size_t backlog_ = 0;

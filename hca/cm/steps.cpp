@@ -22,8 +22,8 @@ constexpr milliseconds kListenerWait{2000};
 constexpr std::uint32_t k24Bits = 0xffffff;
 
 bool valid_param(const Id& id, const rdma_conn_param* p, Kind kind, std::size_t before = 0) {
-  if (p == nullptr) return before <= private_limit(kind);
-  if (p->private_data_len + before > private_limit(kind)) return false;
+  if (p == nullptr) return before <= private_limit(kind, local_address(id));
+  if (p->private_data_len + before > private_limit(kind, local_address(id))) return false;
   if (p->private_data_len != 0 && p->private_data == nullptr) return false;
   return id.datagram() || ((p->responder_resources == RDMA_MAX_RESP_RES ||
                             p->responder_resources <= id.adapter->max_responder_resources) &&
@@ -56,8 +56,7 @@ void fill_qp(const Id& id, const rdma_conn_param* p, Message& m) {
 }  // namespace
 
 int try_connect(Id& id) {
-  const int error = connect_port(id.socket.get(), static_cast<std::uint16_t>(id.verbs.ps),
-                                 id.request.destination);
+  const int error = connect_port(id.socket.get(), id.request.port_space, id.request.destination);
   if (error == EAGAIN || (error == ECONNREFUSED && Clock::now() < id.refused_until)) {
     set_deadline(id, kRetryWait);
     return 0;
@@ -96,6 +95,8 @@ int connect(Id& id, const rdma_conn_param* p) {
   m.initiator_depth = id.initiator_depth;
   m.source = local_address(id);
   m.destination = peer_address(id);
+  m.port_space = space_of(id, m.destination);
+  if (m.destination.ib()) m.destination.port = static_cast<std::uint16_t>(m.destination.service.id);
   add_private(m, id.connect_data.data(), id.connect_data.size());
   if (p != nullptr) add_private(m, p->private_data, p->private_data_len);
   id.retry_count = m.retry_count;
@@ -142,7 +143,8 @@ int reject(Id& id, const void* data, std::uint8_t length, Reason reason) {
   const bool answerable =
       id.state == State::requested || id.state == State::responded || id.state == State::accepted;
   const Kind kind = id.datagram() ? Kind::sidr_rep : Kind::rej;
-  if (!answerable || length > private_limit(kind) || (length != 0 && data == nullptr)) {
+  if (!answerable || length > private_limit(kind, local_address(id)) ||
+      (length != 0 && data == nullptr)) {
     return EINVAL;
   }
   Message m = message_of(id, kind, id.datagram() ? std::uint32_t{kSidrRejected} : reason);

@@ -15,11 +15,12 @@ constexpr std::uint32_t kSoftwareVendor = 0xff'ff'ff;
 constexpr std::uint32_t kRxeMaxCqe = (1U << 15) - 1;
 
 constexpr Identity kIdentities[] = {
-    {kAdapterNames[0], kOwnVendor, 1, nullptr, kMaxCqe, kMaxDeviceMemory, true, true, true, true},
-    {kAdapterNames[1], kMellanox, 0x1017, "16.35.2000", kMaxCqe, kMaxDeviceMemory, true, true, true,
+    {kAdapterNames[0], kOwnVendor, 1, nullptr, kMaxCqe, kMaxDeviceMemory, true, true, true, true,
      true},
-    {kAdapterNames[2], kMellanox, 0x1011, "10.16.1200", kMaxCqe, 0, true, true, false, true},
-    {kAdapterNames[3], kSoftwareVendor, 0, "", kRxeMaxCqe, 0, false, false, true, false},
+    {kAdapterNames[1], kMellanox, 0x1017, "16.35.2000", kMaxCqe, kMaxDeviceMemory, true, true, true,
+     true, true},
+    {kAdapterNames[2], kMellanox, 0x1011, "10.16.1200", kMaxCqe, 0, true, true, false, true, true},
+    {kAdapterNames[3], kSoftwareVendor, 0, "", kRxeMaxCqe, 0, false, false, true, false, false},
 };
 
 const Identity& chosen() {

@@ -23,6 +23,7 @@ struct Identity {
   bool xrc;
   bool windows;    // memory windows
   bool on_demand;  // paging (ODP)
+  bool null_regions;
 };
 
 // Of this process; the default, with a line in the log, when the settings cannot be read.

@@ -74,12 +74,12 @@ struct alignas(64) ProcessRecord {
   std::atomic<Token> token;  // 0: slot free
   std::uint32_t generation;  // of the slot, survives its users
   std::uint32_t pid;
-  std::atomic<std::uint32_t> leaving;    // at exit: no longer counts as attached
-  std::uint64_t start_time;              // field 22 of /proc/PID/stat: tells a reused pid
-  PipeRef wake;                          // one byte wakes the process's firmware thread
-  Lock atomics;                          // read-modify-write of memory that peers cannot map
-  std::atomic<std::uint32_t> port_down;  // 1: nothing reaches it (Header::faults)
-  std::uint64_t unused2;
+  std::atomic<std::uint32_t> leaving;       // at exit: no longer counts as attached
+  std::uint64_t start_time;                 // field 22 of /proc/PID/stat: tells a reused pid
+  PipeRef wake;                             // one byte wakes the process's firmware thread
+  Lock atomics;                             // read-modify-write of memory that peers cannot map
+  std::atomic<std::uint32_t> port_down;     // 1: nothing reaches it (Header::faults)
+  std::atomic<std::uint64_t> links_downed;  // how often; survives the process
 };
 static_assert(sizeof(ProcessRecord) == 64);
 
@@ -137,6 +137,21 @@ inline void expect_sequence(PacketSequence& sequence, std::uint32_t first) noexc
   sequence.follows.store(0, std::memory_order_relaxed);
 }
 
+// What a queue pair has sent, and the answers to it. Written by its owner, with the sq_lock held;
+// read by anybody. Survives the queue pair and its owner: the sum over all records is that of the
+// port.
+struct alignas(64) QpCounters {
+  std::uint64_t packets;  // requests, of so many MTUs, and answers that carry data
+  std::uint64_t sends;    // messages for a receive of the target's
+  std::uint64_t bytes;  // of data, without headers; not beside `packets`: gcc would add both in one
+                        // register, which takes more instructions
+  std::uint64_t multicasts;
+  std::uint64_t rnr_naks;  // attempts that found no receive
+  std::uint64_t retries;   // attempts made again since nobody answered
+  std::uint64_t retries_exceeded, rnr_retries_exceeded;
+};
+static_assert(sizeof(QpCounters) == 64);
+
 struct alignas(64) QpRecord {
   [[nodiscard]] static constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
     return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
@@ -187,8 +202,10 @@ struct alignas(64) QpRecord {
     // handle answers queries with. Guarded by rq.lock: it has no receives of its own.
     ibv_qp_attr attr;
   };
+
+  QpCounters counters;
 };
-static_assert(sizeof(QpRecord) == 448);
+static_assert(sizeof(QpRecord) == 512);
 
 // What a completion says.
 struct Completion {
@@ -291,7 +308,8 @@ struct alignas(64) XrcHandleRecord {
 };
 static_assert(sizeof(XrcHandleRecord) == 64);
 
-enum class MrKind : std::uint32_t { process, shared };  // owner's memory | pages of a file
+// The owner's memory, pages of a file, or none: a null region, which gives zeros and keeps nothing.
+enum class MrKind : std::uint32_t { process, shared, null };
 // A region itself, or a window of one (ibv_alloc_mw(3)).
 enum class WindowKind : std::uint32_t { none, type_1, type_2 };
 

@@ -394,6 +394,12 @@ Mlx5Request parse_send(const Mlx5Ring& ring, std::uint16_t position, std::uint32
     wqe.swap = be64toh(operands.swap_add);
   }
   const Mlx5Fault fault = take_data(reader, wqe);
+  // What comes back cannot go to the request itself.
+  if (is_fetch(wqe.opcode) &&
+      (wqe.is_inline || std::any_of(wqe.sge, wqe.sge + wqe.num_sge,
+                                    [](const ibv_sge& s) { return s.lkey == kMlx5InlineKey; }))) {
+    return refuse(Mlx5Fault::length);
+  }
   return fault == Mlx5Fault::none ? out : refuse(fault);
 }
 

@@ -35,6 +35,8 @@ class ObjectVerbs {
                               unsigned access) = 0;
   virtual Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
                             int fd, unsigned access) = 0;
+  // ibv_alloc_null_mr(3). Not under the virtual clock.
+  virtual Mr* alloc_null_region(Pd&) { return failed(EOPNOTSUPP); }
   virtual int deregister(Mr& mr) = 0;
   // A further object of a domain or a region that exists (ibv_import_pd(3)), by its handle; the end
   // of one leaves the original alone. Not under the virtual clock.

@@ -184,7 +184,8 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Completion& e
         taker->record->taken.store(0, std::memory_order_release);
         cq.pusher.store(0, std::memory_order_release);
       }
-      if (cq.mlx5 != 0) [[unlikely]] mlx5_queues.move_entries(index, cq);
+      if (cq.mlx5 != 0) [[unlikely]]
+        mlx5_queues.move_entries(index, cq);
       if (cq.has_channel != 0) {
         // The entry before the look at `armed`; the consumer arms before it looks for entries.
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -240,6 +241,11 @@ void LiveCompletions::drop(const Qp& qp) noexcept {
     const std::lock_guard poll(cq.poll_lock);
     const SharedGuard guard(fabric, cq.record->lock);
     repair(fabric, *cq.record);
+    if (cq.record->mlx5 != 0) {
+      // Its library cleans the program's memory, behind this: nothing may come there later.
+      mlx5_queues.move_entries(cq.index, *cq.record);
+      continue;
+    }
     for (std::uint64_t position = cq.head;; ++position) {
       Cqe& slot = cq.ring[position & cq.mask];
       if (slot.sequence.load(std::memory_order_acquire) != position + 1) break;

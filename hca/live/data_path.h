@@ -27,13 +27,19 @@ class LiveDataPath final : public DataPath, LiveParts {
     const bool first = idle_polls.posts_first();
     const QpPhase phase = qp.record->phase();
     const bool at_once = phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed);
-    if (at_once && wqe.is_inline && wqe.length > 0 && has_room(qp) &&
-        direct_writes.write(qp, wqe, wqe.length, [&wqe](std::uint8_t* to) {
-          copy_in_order(to, wqe.data, wqe.length);
-        })) {
-      if (first) direct_writes.hand_over(qp, wqe.length);
-      wqe.position = ++qp.posted;
-      if (is_signaled(qp, wqe)) send_queues.complete(qp, wqe, IBV_WC_SUCCESS);
+    const std::uint32_t length = wqe.length;
+    if (at_once && wqe.is_inline && length > 0 && has_room(qp) &&
+        direct_writes.write(qp, wqe, length,
+                            [&](std::uint8_t* to) { copy_in_order(to, wqe.data, length); })) {
+      if (first) direct_writes.hand_over(qp, length);
+      static_assert(kMaxInline <= kMtu);
+      ++qp.record->counters.packets;
+      qp.record->counters.bytes += length;
+      ++qp.posted;
+      if (is_signaled(qp, wqe)) {
+        wqe.position = qp.posted;
+        send_queues.complete(qp, wqe, IBV_WC_SUCCESS);
+      }
       return 0;
     }
     if (const int error = check_request(qp, phase, wqe); error != 0) return error;
@@ -47,17 +53,14 @@ class LiveDataPath final : public DataPath, LiveParts {
         }
         return 0;
       }
-      qp.retry.rnr_left = qp.attr.rnr_retry;
-      qp.retry.left = qp.attr.retry_cnt;
-      qp.queue.push_back(wqe);
-      send_queues.stall(qp, step, Caller::program);
+      stall(qp, wqe, step);
       return 0;
     }
     enqueue(qp, wqe);
     return 0;
   }
-  // Behind what is queued; executes what nothing holds up.
-  void enqueue(Qp& qp, const SendWqe& wqe) {
+  // Behind what is queued; executes what nothing holds up. Not part of the common way.
+  [[gnu::noinline]] void enqueue(Qp& qp, const SendWqe& wqe) {
     const QpPhase phase = qp.record->phase();
     qp.queue.push_back(wqe);
     if (phase == QpPhase::err || phase == QpPhase::sqe) {
@@ -65,6 +68,13 @@ class LiveDataPath final : public DataPath, LiveParts {
     } else if (phase != QpPhase::sqd && qp.retry.at <= monotonic()) {
       send_queues.progress(qp, Caller::program);
     }
+  }
+  // The first of a queue, which has to wait. Not part of the common way either.
+  [[gnu::noinline]] void stall(Qp& qp, const SendWqe& wqe, Step step) {
+    qp.retry.rnr_left = qp.attr.rnr_retry;
+    qp.retry.left = qp.attr.retry_cnt;
+    qp.queue.push_back(wqe);
+    send_queues.stall(qp, step, Caller::program);
   }
   int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) override {
     return receives.post_own(qp, wr, bad);

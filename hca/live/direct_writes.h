@@ -28,14 +28,14 @@ class DirectWrites : LiveParts {
   [[nodiscard, gnu::always_inline]] bool write(Qp& qp, const SendWqe& wqe, std::uint64_t length,
                                                Copy&& copy) noexcept {
     const DirectRegion& region = qp.latest_write.region;
+    const std::uint64_t iova = region.iova, remote = wqe.remote;
     if (wqe.rkey != static_cast<std::uint32_t>(region.registration) ||
-        wqe.opcode != IBV_WR_RDMA_WRITE ||
-        !covers(region.iova, region.length, wqe.remote, length)) {
+        wqe.opcode != IBV_WR_RDMA_WRITE || !covers(iova, region.length, remote, length)) {
       return false;
     }
     const std::uint32_t number = qp.attr.dest_qp_num;
     const QpRecord& target = fabric.qp(number & (kMaxQps - 1));
-    hazards.name(qp, number, wqe.rkey);
+    Hazards::name(fabric, qp, number, wqe.rkey);
     const bool same = target.identity.load(std::memory_order_acquire) == qp.latest_write.identity &&
                       target.dest_qpn == qp.number &&
                       target.sequence.follows.load(std::memory_order_relaxed) == qp.connection &&
@@ -43,7 +43,7 @@ class DirectWrites : LiveParts {
                       memory.is_registered(region.registration);
     if (same) [[likely]] {
       // NOLINTNEXTLINE: an address of ours
-      auto* const to = reinterpret_cast<std::uint8_t*>(region.direct + (wqe.remote - region.iova));
+      auto* const to = reinterpret_cast<std::uint8_t*>(region.direct + (remote - iova));
       copy(to);
       prefetch_next(qp.latest_write, to + length);
     }

@@ -42,7 +42,7 @@ inline RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   const std::uint32_t number = to_one ? qp.attr.dest_qp_num : wqe.dest_qpn;
   if (!(to_one ? qp.reachable : wqe.reachable) || number > 0xffffff) return target;
   QpRecord& record = fabric.qp(number & (kMaxQps - 1));
-  hazards.name(qp, number, wqe.rkey);
+  Hazards::name(fabric, qp, number, wqe.rkey);
   const std::uint64_t identity = record.identity.load(std::memory_order_acquire);
   if (identity >> 8 != number || !can_receive(QpRecord::phase_of(identity))) return target;
   bool right = false;
@@ -140,6 +140,8 @@ Attempt Executor::take(Qp& qp, const RequestTarget& target, TakenReceive& receiv
     case Taken::gone:
       return Step::no_answer;
     case Taken::damaged:
+      // Or its owner ends, and its memory with it: then nobody answers.
+      if (judge_failure(target, Access::failed) == Access::unreachable) return Step::no_answer;
       return IBV_WC_REM_OP_ERR;
     default:
       return Step::done;
@@ -192,12 +194,14 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
   for (std::uint32_t i = 0; i < local.count; ++i) {
     const Segment& part = local.part[i];
     if (part.length == 0) continue;
+    const bool dropped = reads && memory.are_zeros(part.data);
     const Access moved =
-        judge(target, place.direct == nullptr && part.length >= SharedCopies::kLeast
-                          ? shared_copies.copy({reads, wqe.rkey, target.number, address, place,
-                                                part.data, part.length})
-                      : reads ? memory.read(part.data, place, part.length)
-                              : memory.write(place, part.data, part.length));
+        dropped ? Access::ok
+                : judge(target, place.direct == nullptr && part.length >= SharedCopies::kLeast
+                                    ? shared_copies.copy({reads, wqe.rkey, target.number, address,
+                                                          place, part.data, part.length})
+                                : reads ? memory.read(part.data, place, part.length)
+                                        : memory.write(place, part.data, part.length));
     if (moved != Access::ok) {
       if (takes && moved != Access::unreachable) {
         deliver(qp, wqe, target, receive,
@@ -246,7 +250,7 @@ Attempt Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments
   access = judge(target, access);
   if (access == Access::unreachable) return Step::no_answer;
   if (access != Access::ok) return remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
-  std::memcpy(local.part[0].data, &old, 8);
+  if (!memory.are_zeros(local.part[0].data)) std::memcpy(local.part[0].data, &old, 8);
   return Step::done;
 }
 
@@ -259,7 +263,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
     const ReceiveSge& sge = receive.sge[i];
     std::uint64_t room = std::min<std::uint64_t>(sge.length, left);
     if (room == 0) continue;
-    hazards.name(qp, number, sge.key);
+    Hazards::name(fabric, qp, number, sge.key);
     Place place;
     if (const Access found =
             memory.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);
@@ -270,7 +274,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
     while (room > 0) {
       const Segment& from = data.part[part];
       const std::uint64_t n = std::min(room, from.length - used);
-      if (n > 0) {
+      if (n > 0 && !place.null) {
         if (const Access moved = memory.write(place, from.data + used, n); moved != Access::ok) {
           return moved;
         }
@@ -424,6 +428,8 @@ Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
   if (is_send(wqe.opcode)) wqe.rkey = 0;
   if (qp.kind == QpKind::ud && wqe.multicast) {
     send_to_group(qp, wqe, local);
+    count(qp, wqe, local.length);
+    ++qp.record->counters.multicasts;
     return Step::done;
   }
   if (local.length > 0 && direct_writes.write(qp, wqe, local.length, [&local](std::uint8_t* to) {
@@ -432,11 +438,15 @@ Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
           to += local.part[i].length;
         }
       })) {
+    qp.record->counters.bytes += local.length;
+    qp.record->counters.packets += packets_of(local.length);
     return Step::done;
   }
-  const Attempt attempt = run(qp, wqe, local);
+  Attempt attempt = run(qp, wqe, local);
   // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.
-  return is_unacknowledged(qp.kind) ? Attempt(Step::done) : attempt;
+  if (is_unacknowledged(qp.kind)) attempt = Step::done;
+  if (attempt.step == Step::done && attempt.status == IBV_WC_SUCCESS) count(qp, wqe, local.length);
+  return attempt;
 }
 
 }  // namespace turnout::hca

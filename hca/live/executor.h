@@ -8,6 +8,7 @@
 // All with the sq_lock of the queue pair held.
 #pragma once
 
+#include "hca/device/rules.h"
 #include "hca/live/multicast.h"
 #include "hca/live/windows.h"
 
@@ -77,6 +78,18 @@ class Executor : LiveParts {
     return access == Access::ok ? access : judge_failure(target, access);
   }
   [[nodiscard]] Access judge_failure(const RequestTarget& target, Access access) const noexcept;
+  // A request that was carried out, or that nobody had to answer.
+  static void count(Qp& qp, const SendWqe& wqe, std::uint64_t length) noexcept {
+    QpCounters& counters = qp.record->counters;
+    counters.bytes += length;
+    counters.packets += packets_of(length);
+    if (is_fetch(wqe.opcode)) ++counters.packets;  // without data, for the answer
+    if (is_send(wqe.opcode)) ++counters.sends;
+  }
+  // A message of no bytes is a packet.
+  [[nodiscard]] static std::uint64_t packets_of(std::uint64_t length) noexcept {
+    return length <= kMtu ? 1 : (length + kMtu - 1) / kMtu;
+  }
   // Takes a receive of the target for this request. Done with success: it was taken.
   [[nodiscard]] Attempt take(Qp& qp, const RequestTarget& target, TakenReceive& receive) noexcept;
   // Completes the receive taken from `target`.

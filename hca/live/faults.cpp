@@ -244,7 +244,9 @@ void Faults::raise(const Context& context, ibv_event_type type) noexcept {
 void Faults::set_port(bool down) noexcept {
   const std::uint32_t before = down ? ports_down_.fetch_add(1) : ports_down_.fetch_sub(1);
   if (before != (down ? 0U : 1U)) return;
-  fabric.process(slot_of(fabric.me())).port_down.store(down ? 1 : 0, std::memory_order_release);
+  ProcessRecord& own = fabric.process(slot_of(fabric.me()));
+  own.port_down.store(down ? 1 : 0, std::memory_order_release);
+  if (down) own.links_downed.fetch_add(1, std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
     for (Context* const context : contexts_) context->port_down.store(down);

@@ -21,7 +21,7 @@ class Hazards : LiveParts {
 
   // Before a request of the queue pair, whose sq_lock is held, looks at what it names. Until the
   // caller stores 0.
-  void name(Qp& qp, std::uint32_t number, std::uint32_t key) noexcept {
+  static void name(const Fabric& fabric, Qp& qp, std::uint32_t number, std::uint32_t key) noexcept {
     if (fabric.header().full_barriers.load(std::memory_order_relaxed) != 0) [[unlikely]] {
       qp.hazard->exchange(hazard_of(number, key), std::memory_order_seq_cst);
     } else {

@@ -125,6 +125,7 @@ Memory::~Memory() {
     if (m.address != nullptr) munmap(m.address, m.length);
   }
   if (views_ != nullptr) munmap(views_, kMaxMrs * sizeof(View));
+  if (zeros_.load() != nullptr) munmap(zeros_.load(), kMaxMessage);
 }
 
 std::uint32_t Memory::reserve_record() noexcept {
@@ -168,6 +169,7 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
     View& view = views_[index];
     const std::uint64_t of = name(key, record);
     if (view.of.load(std::memory_order_acquire) != of) {
+      if (static_cast<MrKind>(record.kind) == MrKind::null) return find_null(number, place);
       if (!shared) return Access::bad_key;
       if (const Access made = make_view(view, key, record); made != Access::ok) return made;
     }
@@ -195,8 +197,27 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
     return Access::ok;
   }
   if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
+  if (static_cast<MrKind>(record.kind) == MrKind::null) return find_null(number, place);
   place.direct = nullptr;
   return reach(place.owner, place.pid) ? Access::ok : Access::unreachable;
+}
+
+// Only local keys name one: a request of another queue pair does not.
+Access Memory::find_null(std::uint32_t number, Place& place) const noexcept {
+  if (number != 0) return Access::bad_key;
+  place.null = true;
+  place.direct = zeros_.load(std::memory_order_relaxed);
+  return Access::ok;
+}
+
+bool Memory::make_zeros() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (zeros_.load(std::memory_order_relaxed) != nullptr) return true;
+  void* const made =
+      mmap(nullptr, kMaxMessage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made == MAP_FAILED) return false;
+  zeros_.store(static_cast<std::uint8_t*>(made), std::memory_order_relaxed);
+  return true;
 }
 
 bool Memory::describe(std::uint64_t registration, DirectRegion& out) const noexcept {

@@ -33,6 +33,7 @@ struct Place {
   Token owner = 0;                 // 0: pages of a file, anybody's
   std::uint32_t pid = 0;
   std::uint64_t registration = 0;  // as DirectRegion's; 0: of a window, or not direct
+  bool null = false;               // of a null region: what is written there is dropped
 };
 
 class Memory {
@@ -57,7 +58,7 @@ class Memory {
   // names its key.
   [[nodiscard]] bool describe(std::uint64_t registration, DirectRegion& out) const noexcept;
   // Is what describe() told of this registration still so? The caller's hazard names its key.
-  [[nodiscard]] bool is_registered(std::uint64_t registration) const noexcept {
+  [[nodiscard, gnu::always_inline]] bool is_registered(std::uint64_t registration) const noexcept {
     const std::uint32_t index = static_cast<std::uint32_t>(registration) >> 8;
     const MrRecord& record = fabric_.mr(index);
     return record.key.load(std::memory_order_acquire) == static_cast<std::uint32_t>(registration) &&
@@ -82,6 +83,13 @@ class Memory {
 
   // Is `token` a peer whose memory may be accessed? Its process id.
   [[nodiscard]] bool reach(Token token, std::uint32_t& pid) noexcept;
+
+  // Bytes of null regions (ibv_alloc_null_mr(3)): kMaxMessage zeros that nobody can write, which
+  // take no memory. False: there is no address space for them.
+  [[nodiscard]] bool make_zeros() noexcept;
+  [[nodiscard]] bool are_zeros(const std::uint8_t* data) const noexcept {
+    return data == zeros_.load(std::memory_order_relaxed);
+  }
 
   // Moves `length` > 0 bytes; the last byte of the target last.
   [[nodiscard]] Access write(const Place& to, const std::uint8_t* from,
@@ -119,6 +127,7 @@ class Memory {
     std::uint8_t* address = nullptr;  // null: entry free
     std::uint32_t users = 0;
   };
+  [[nodiscard]] Access find_null(std::uint32_t number, Place& place) const noexcept;
   [[nodiscard]] Access make_view(View& view, std::uint32_t key, MrRecord& record) noexcept;
   [[nodiscard]] std::uint8_t* map(MrRecord& record, std::uint64_t length, std::uint32_t key,
                                   std::uint32_t& mapping, Access& why) noexcept;
@@ -129,6 +138,7 @@ class Memory {
 
   Fabric& fabric_;
   View* views_ = nullptr;                                // kMaxMrs, pages appear as they are used
+  std::atomic<std::uint8_t*> zeros_{nullptr};            // kMaxMessage; null: no null region yet
   std::unique_ptr<std::atomic<std::uint64_t>[]> known_;  // by slot: token << 32 | pid
   std::mutex mutex_;                                     // making and dropping views
   std::vector<Mapping> mappings_;

@@ -2,6 +2,7 @@
 #include "hca/live/mlx5_queues.h"
 
 #include <endian.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -92,25 +93,23 @@ void Mlx5Queues::put_entry(const Mlx5CqRecord& where, Token owner, std::uint64_t
   (void)write(owner, address, &entry, sizeof entry);
 }
 
+void Mlx5Queues::look_at_consumed(Mlx5CqRecord& record, Token owner,
+                                  std::uint64_t position) noexcept {
+  std::uint32_t word = 0;
+  if (!read(owner, record.doorbell, &word, sizeof word)) return;
+  const std::uint32_t forward =
+      (be32toh(word) - static_cast<std::uint32_t>(record.consumed)) & kIndexMask;
+  // Never more than there was to poll, whatever the word says.
+  record.consumed += std::min<std::uint64_t>(forward, position - record.consumed);
+}
+
 bool Mlx5Queues::is_full(std::uint32_t index, const CqRecord& cq, std::uint64_t tail) noexcept {
   Mlx5CqRecord& record = fabric.mlx5_cq(index);
   const std::uint64_t position = tail + record.announced;
   if (record.unchecked != 0) return false;
   if (position - record.consumed < record.entries) return false;
-  return has_unpolled(record, cq, position, record.entries);
-}
-
-bool Mlx5Queues::has_unpolled(Mlx5CqRecord& record, const CqRecord& cq, std::uint64_t position,
-                              std::uint32_t entries) noexcept {
-  std::uint32_t word = 0;
-  if (!read(cq.owner.load(std::memory_order_relaxed), record.doorbell, &word, sizeof word)) {
-    return false;
-  }
-  const std::uint32_t forward =
-      (be32toh(word) - static_cast<std::uint32_t>(record.consumed)) & kIndexMask;
-  // Never more than there was to poll, whatever the word says.
-  record.consumed += std::min<std::uint64_t>(forward, position - record.consumed);
-  return position - record.consumed >= entries;
+  look_at_consumed(record, cq.owner.load(std::memory_order_relaxed), position);
+  return position - record.consumed >= record.entries;
 }
 
 std::uint32_t Mlx5Queues::user_index_of(const Completion& done) const noexcept {
@@ -153,7 +152,12 @@ bool Mlx5Queues::resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entrie
   Mlx5CqRecord& record = fabric.mlx5_cq(cq.index);
   move_entries(cq.index, *cq.record);
   const std::uint64_t position = cq.record->tail + record.announced;
-  if (has_unpolled(record, *cq.record, position, entries)) return false;
+  if (record.unchecked == 0) {
+    look_at_consumed(record, fabric.me(), position);
+    const std::uint64_t waiting = position - record.consumed;
+    // The entry that says so moves into the new one, too (libmlx5 copies those before it).
+    if (waiting >= record.entries || waiting >= entries) return false;
+  }
   put_entry(record, fabric.me(), position, resize_entry(position, record.entries));
   ++record.announced;
   record.buffer = buffer;
@@ -259,14 +263,33 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
   return true;
 }
 
+bool Mlx5Queues::is_there(const Mlx5ReceiveRecord& record) noexcept {
+  const std::uint64_t bytes = std::uint64_t{record.entries} * record.stride;
+  if (bytes == 0) return false;
+  std::uint32_t word = 0;
+  for (const std::uint64_t address :
+       {record.doorbell, record.buffer, record.buffer + bytes - sizeof word}) {
+    Place place;
+    place.remote = address;
+    place.pid = static_cast<std::uint32_t>(getpid());
+    if (memory.read(reinterpret_cast<std::uint8_t*>(&word), place, sizeof word) != Access::ok) {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::uint64_t Mlx5Queues::flush_posted() noexcept {
   constexpr std::uint64_t kLook = 5'000'000;
   const std::lock_guard lock(mutex_);
-  bool failed = false;
+  bool failed = false, reaped = false;
   for (Qp* const qp : own_) {
     if (qp->record->phase() != QpPhase::err) continue;
     failed = true;
-    receives.flush(*qp->record, qp->number);
+    if (!is_there(fabric.mlx5_qp(qp->index))) continue;
+    if (!reaped) (void)fabric.reap_dead();
+    reaped = true;
+    receives.flush_what_is_there(*qp->record, qp->number);
   }
   return failed ? monotonic() + kLook : UINT64_MAX;
 }

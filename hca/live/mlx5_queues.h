@@ -30,8 +30,8 @@ class Mlx5Queues : LiveParts {
   // The queue pair ends; its receives begin anew (RESET). Without a lock.
   void detach(const Qp& qp) noexcept;
   void restart(const Qp& qp) noexcept;
-  // The completions go on in another buffer. False: what is not polled yet would not fit. Takes the
-  // queue's lock.
+  // The completions go on in another buffer. False: more wait for the program than it would hold,
+  // or the old one has no room to say so. Takes the queue's lock.
   [[nodiscard]] bool resize(const Cq& cq, std::uint64_t buffer, std::uint32_t entries,
                             std::uint32_t stride) noexcept;
   // The program has armed the queue. An entry behind `consumed`, the low 24 bits of what it has
@@ -47,6 +47,16 @@ class Mlx5Queues : LiveParts {
 
   // Fetches receives into the ring. False: their memory is gone, or says what cannot be.
   [[nodiscard]] bool fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token owner) noexcept;
+  // Goes on until more than `limit` of them are in the ring, or all that are posted: a limit is of
+  // what is posted.
+  [[nodiscard]] bool fetch_beyond(std::uint32_t limit, ReceiveQueue& queue,
+                                  Mlx5ReceiveRecord& record, Token owner) noexcept {
+    for (;;) {
+      const std::uint32_t before = queue.tail;
+      if (!fetch(queue, record, owner)) return false;
+      if (queue.tail == before || queue.tail - queue.head > limit) return true;
+    }
+  }
 
   // Flushes what was posted to queue pairs of this process that are in error: no doorbell tells of
   // a receive. Returns when to look again, CLOCK_MONOTONIC ns; UINT64_MAX: there are none. Without
@@ -62,6 +72,10 @@ class Mlx5Queues : LiveParts {
   [[nodiscard]] bool write(Token owner, std::uint64_t address, const void* from,
                            std::size_t bytes) noexcept;
   [[nodiscard]] bool read(Token owner, std::uint64_t address, void* to, std::size_t bytes) noexcept;
+  // Takes over how far the program says that it has polled, of what was there up to `position`.
+  void look_at_consumed(Mlx5CqRecord& record, Token owner, std::uint64_t position) noexcept;
+  // Of this process: has its program not given the memory back? It may, of a queue pair in error.
+  [[nodiscard]] bool is_there(const Mlx5ReceiveRecord& record) noexcept;
   void put_entry(const Mlx5CqRecord& where, Token owner, std::uint64_t position,
                  const mlx5_cqe64& entry) noexcept;
   [[nodiscard]] std::uint32_t user_index_of(const Completion& done) const noexcept;

@@ -45,6 +45,10 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
     if (refused(FaultObject::mr)) return nullptr;
     return created(FaultObject::mr, regions.add_file(pd, offset, length, iova, fd, access));
   }
+  Mr* alloc_null_region(Pd& pd) override {
+    if (refused(FaultObject::mr)) return nullptr;
+    return created(FaultObject::mr, regions.add_null(pd));
+  }
   int deregister(Mr& mr) override {
     const bool own = !mr.imported;
     return destroyed(FaultObject::mr, regions.remove(mr), own);

@@ -109,9 +109,9 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     const ReceiveRing ring = fabric.ring(queue);
     if (ring.start == nullptr) return Taken::damaged;
     if (queue.mlx5 != 0 && (queue.head == queue.tail || queue.limit != 0)) [[unlikely]] {
-      Mlx5ReceiveRecord& record = srq == kNone ? fabric.mlx5_qp(target.number & (kMaxQps - 1))
-                                               : fabric.mlx5_srq(srq);
-      if (!mlx5_queues.fetch(queue, record, out.owner)) return Taken::damaged;
+      Mlx5ReceiveRecord& record =
+          srq == kNone ? fabric.mlx5_qp(target.number & (kMaxQps - 1)) : fabric.mlx5_srq(srq);
+      if (!mlx5_queues.fetch_beyond(queue.limit, queue, record, out.owner)) return Taken::damaged;
     }
     if (queue.head == queue.tail) return Taken::empty;
     const ReceiveWqe* wqe = ring.entry(queue.head);
@@ -156,6 +156,13 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
 }
 
 void LiveReceives::flush(QpRecord& record, std::uint32_t number) noexcept {
+  // Of an mlx5's program, which goes by their order: a peer that died with the receive before these
+  // gives it back first.
+  if (record.rq.mlx5 != 0) (void)fabric.reap_dead();
+  flush_what_is_there(record, number);
+}
+
+void LiveReceives::flush_what_is_there(QpRecord& record, std::uint32_t number) noexcept {
   // The queue's lock is kept so that two flushers do not mix their order.
   const Token owner = record.owner.load(std::memory_order_relaxed);
   const SharedGuard guard(fabric, record.rq.lock);

@@ -47,6 +47,8 @@ class LiveReceives : LiveParts {
   // For a request of `qp`, whose sq_lock is held.
   [[nodiscard]] Taken take(Qp& qp, const RequestTarget& target, TakenReceive& out) noexcept;
   void flush(QpRecord& record, std::uint32_t number) noexcept;
+  // The same, where nobody has died.
+  void flush_what_is_there(QpRecord& record, std::uint32_t number) noexcept;
   // Moves a QP (ours or a peer's) to err, completes its receives, tells its owner.
   void fail_target(QpRecord& target, std::uint32_t number, ibv_event_type event) noexcept;
 

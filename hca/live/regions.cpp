@@ -22,6 +22,10 @@ bool valid_range(const void* address, std::uint64_t length) noexcept {
   return length <= kMaxMrBytes && length <= UINT64_MAX - reinterpret_cast<std::uint64_t>(address);
 }
 
+bool is_null(const MrRecord& record) noexcept {
+  return static_cast<MrKind>(record.kind) == MrKind::null;
+}
+
 }  // namespace
 
 LiveRegions::Backing LiveRegions::back(const void* address, const SharedPages& pages) {
@@ -103,12 +107,22 @@ Mr* LiveRegions::add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, st
   return publish(pd, nullptr, length, iova, access, back(nullptr, {own, offset}));
 }
 
+Mr* LiveRegions::add_null(Pd& pd) {
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
+  if (!memory.make_zeros()) return failed(ENOMEM);
+  Backing nothing;
+  nothing.kind = MrKind::null;
+  Mr* const mr = publish(pd, nullptr, SIZE_MAX, 0, IBV_ACCESS_LOCAL_WRITE, nothing);
+  if (mr != nullptr) mr->verbs.rkey = 0;
+  return mr;
+}
+
 Mr* LiveRegions::import(Pd& pd, std::uint32_t handle) {
   if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   if (handle == 0 || handle >= kMaxMrs) return failed(EINVAL);
   const MrRecord& r = fabric.mr(handle);
   const std::uint32_t key = r.key.load(std::memory_order_acquire);
-  if (key == 0 || r.window != 0 || r.pd != pd.number) return failed(EINVAL);
+  if (key == 0 || r.window != 0 || is_null(r) || r.pd != pd.number) return failed(EINVAL);
   auto mr = std::make_unique<Mr>();
   begin_region(*mr, pd, nullptr, r.length, handle, key);  // its address means nothing elsewhere
   mr->fd = -1;
@@ -126,7 +140,7 @@ int LiveRegions::remove(Mr& mr) {
   MrRecord& r = fabric.mr(mr.index);
   if ((r.access & IBV_ACCESS_MW_BIND) != 0 && memory.has_windows(mr.index)) return EBUSY;
   r.key.store(0, std::memory_order_seq_cst);
-  hazards.wait_unused(mr.verbs.rkey, 0);
+  hazards.wait_unused(mr.verbs.lkey, 0);
   memory.disown(mr.index);
   const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
   r.owner.store(0, std::memory_order_release);
@@ -140,6 +154,7 @@ int LiveRegions::remove(Mr& mr) {
 int LiveRegions::change(Mr& mr, const Reregistration& change) {
   if (const int error = refuse_child(mr.verbs.context); error != 0) return error;
   MrRecord& r = fabric.mr(mr.index);
+  if (is_null(r)) return EINVAL;
   // A file registered as one has no address that could be another one. Nor has another process's.
   const bool addressed = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::process
                                      : mr.verbs.addr != nullptr || mr.fd < 0;
@@ -199,9 +214,8 @@ int LiveRegions::prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) 
     default:
       return EINVAL;
   }
-  if (fabric.mr(part.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric.me()) {
-    return EINVAL;
-  }
+  const MrRecord& r = fabric.mr(part.lkey >> 8);
+  if (is_null(r) || r.owner.load(std::memory_order_relaxed) != fabric.me()) return EINVAL;
   if (!faults || part.length == 0) return 0;
   const auto start = reinterpret_cast<std::uintptr_t>(place.direct) / kPage * kPage;
   const auto end = reinterpret_cast<std::uintptr_t>(place.direct) + part.length;

@@ -20,6 +20,8 @@ class LiveRegions : LiveParts {
                         unsigned access);
   [[nodiscard]] Mr* add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
                              int fd, unsigned access);
+  // All addresses, as a local key only: reads give zeros, writes leave no trace.
+  [[nodiscard]] Mr* add_null(Pd& pd);
   [[nodiscard]] Mr* import(Pd& pd, std::uint32_t handle);
   [[nodiscard]] int remove(Mr& mr);
   // The keys stay.

@@ -58,11 +58,14 @@ void LiveSendQueues::stall(Qp& qp, Step why, Caller caller) noexcept {
   assert(why != Step::done && !qp.queue.empty());
   std::uint64_t wait = 0;
   ibv_wc_status exhausted = IBV_WC_SUCCESS;
+  QpCounters& counters = qp.record->counters;
   if (why == Step::receiver_not_ready) {
     context_of(qp.verbs.qp_base.context).rnr_retries.fetch_add(1, std::memory_order_relaxed);
+    ++counters.rnr_naks;
     constexpr std::uint32_t kForever = 7;  // IBTA 9.7.5.2.8
     if (qp.attr.rnr_retry != kForever && qp.retry.rnr_left == 0) {
       exhausted = IBV_WC_RNR_RETRY_EXC_ERR;
+      ++counters.rnr_retries_exceeded;
     } else {
       if (qp.attr.rnr_retry != kForever) --qp.retry.rnr_left;
       const std::uint32_t number =
@@ -79,8 +82,10 @@ void LiveSendQueues::stall(Qp& qp, Step why, Caller caller) noexcept {
     if (qp.stalled.load(std::memory_order_relaxed) && !qp.retry.waiting_rnr) {
       if (qp.retry.left == 0) {
         exhausted = IBV_WC_RETRY_EXC_ERR;
+        ++counters.retries_exceeded;
       } else {
         --qp.retry.left;
+        ++counters.retries;
       }
     }
     qp.retry.waiting_rnr = false;

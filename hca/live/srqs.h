@@ -66,8 +66,8 @@ class LiveSrqs : LiveParts {
     {
       const SharedGuard guard(fabric, r.rq.lock);
       if (attr.srq_limit > r.rq.max_wr) return EINVAL;
-      if (r.rq.mlx5 != 0 &&
-          !mlx5_queues.fetch(r.rq, fabric.mlx5_srq(srq.index), fabric.me())) {
+      if (r.rq.mlx5 != 0 && !mlx5_queues.fetch_beyond(attr.srq_limit, r.rq,
+                                                      fabric.mlx5_srq(srq.index), fabric.me())) {
         return EINVAL;
       }
       below = attr.srq_limit != 0 && r.rq.tail - r.rq.head < attr.srq_limit;

@@ -20,8 +20,6 @@ const CommandFile::Entry CommandFile::kCommands[] = {
     {IB_USER_VERBS_CMD_QUERY_DEVICE, false, &CommandFile::query_device},
     {IB_USER_VERBS_EX_CMD_QUERY_DEVICE, true, &CommandFile::query_device_extended},
     {IB_USER_VERBS_CMD_QUERY_PORT, false, &CommandFile::query_port},
-    {IB_USER_VERBS_CMD_ALLOC_PD, false, &CommandFile::alloc_pd},
-    {IB_USER_VERBS_CMD_DEALLOC_PD, false, &CommandFile::dealloc_pd},
     {IB_USER_VERBS_CMD_OPEN_XRCD, false, &CommandFile::open_xrcd},
     {IB_USER_VERBS_CMD_CLOSE_XRCD, false, &CommandFile::close_xrcd},
     {IB_USER_VERBS_CMD_ATTACH_MCAST, false, &CommandFile::attach_mcast},
@@ -136,21 +134,46 @@ int CommandFile::control(unsigned long request, const void* argument) {
   return error;
 }
 
+bool CommandFile::is_open() {
+  const std::lock_guard lock(mutex_);
+  return objects_.context != nullptr;
+}
+
+namespace {
+
+// The program is told of an event: nothing of the object is looked at behind this, so it may end.
+template <class Verbs>
+void acknowledge(Verbs& object, std::uint32_t& completed) noexcept {
+  pthread_mutex_lock(&object.mutex);
+  ++completed;
+  pthread_cond_broadcast(&object.cond);
+  pthread_mutex_unlock(&object.mutex);
+}
+
+}  // namespace
+
 int CommandFile::read_event(void* to) {
+  if (!is_open()) return EIO;
   ibv_async_event event{};
   if (const int error = verbs().get_async_event(*objects_.context, event); error != 0) return error;
   ib_uverbs_async_event_desc out{};
   out.event_type = static_cast<std::uint32_t>(event.event_type);
-  const auto handle = [](const void* user) { return reinterpret_cast<std::uint64_t>(user); };
+  const auto tell = [&out](void* context, auto& object, std::uint32_t& completed) {
+    auto& told = *static_cast<Told*>(context);
+    out.element = told.user_handle;
+    ++told.events;
+    acknowledge(object, completed);
+  };
   switch (object_of(out.event_type)) {
     case EventObject::cq:
-      out.element = handle(event.element.cq->cq_context);
+      tell(event.element.cq->cq_context, *event.element.cq,
+           event.element.cq->async_events_completed);
       break;
     case EventObject::srq:
-      out.element = handle(event.element.srq->srq_context);
+      tell(event.element.srq->srq_context, *event.element.srq, event.element.srq->events_completed);
       break;
     case EventObject::qp:
-      out.element = handle(event.element.qp->qp_context);
+      tell(event.element.qp->qp_context, *event.element.qp, event.element.qp->events_completed);
       break;
     default:
       out.element = static_cast<std::uint64_t>(event.element.port_num);
@@ -161,13 +184,17 @@ int CommandFile::read_event(void* to) {
 }
 
 int CommandFile::read_completion(Channel& channel, void* to) {
+  if (!is_open()) return EIO;
   ibv_cq* cq = nullptr;
-  void* user = nullptr;
-  if (const int error = objects_.context->data_path->get_cq_event(channel, &cq, &user);
+  void* context = nullptr;
+  if (const int error = objects_.context->data_path->get_cq_event(channel, &cq, &context);
       error != 0) {
     return error;
   }
-  const ib_uverbs_comp_event_desc out{reinterpret_cast<std::uint64_t>(user)};
+  auto& told = *static_cast<Told*>(context);
+  const ib_uverbs_comp_event_desc out{told.user_handle};
+  ++told.completions;
+  acknowledge(*cq, cq->comp_events_completed);
   std::memcpy(to, &out, sizeof out);
   return 0;
 }
@@ -176,10 +203,7 @@ void CommandFile::end() {
   const std::lock_guard lock(mutex_);
   if (objects_.context == nullptr) return;
   qps_.clear([this](Pair& pair) { (void)end(pair); });
-  srqs_.clear([this](Shared& shared) {
-    shared.srq->verbs.events_completed = shared.srq->events_read;
-    (void)verbs().destroy_srq(*shared.srq);
-  });
+  srqs_.clear([this](Shared& shared) { (void)verbs().destroy_srq(*shared.srq); });
   cqs_.clear([this](Queue& queue) { (void)end(queue); });
   for (Channel* const channel : channels_) (void)verbs().destroy_channel(*channel);
   ioctl_commands_.end();

@@ -9,9 +9,11 @@
 
 #include <rdma/ib_user_verbs.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "hca/mlx5/command.h"
@@ -43,15 +45,24 @@ class CommandFile {
   void end();
 
  private:
+  // What its program calls an object, and how many of its events it has read. The context pointer
+  // of the engine's object. Once the object has ended no event is counted any more.
+  struct Told {
+    explicit Told(std::uint64_t handle) noexcept : user_handle(handle) {}
+    std::uint64_t user_handle;
+    std::atomic<std::uint32_t> completions{0}, events{0};
+  };
   struct Queue {
-    Cq* cq;
+    Told told;
+    Cq* cq = nullptr;
     Mlx5Cq doorbell;
   };
   struct Pair {
+    Told told;
     Qp* qp;
-    Mlx5SendQueue queue;
+    std::optional<Mlx5SendQueue> queue;
     struct {
-      std::uint32_t entries, max_sge;
+      std::uint32_t entries = 0, max_sge = 0;
     } receives;  // as they lie in the program's memory
   };
   using Run = int (CommandFile::*)(Mlx5Command&);
@@ -75,8 +86,6 @@ class CommandFile {
   int query_device(Mlx5Command& command);
   int query_device_extended(Mlx5Command& command);
   int query_port(Mlx5Command& command);
-  int alloc_pd(Mlx5Command& command);
-  int dealloc_pd(Mlx5Command& command);
   int open_xrcd(Mlx5Command& command);
   int close_xrcd(Mlx5Command& command);
   int attach_mcast(Mlx5Command& command);
@@ -108,6 +117,8 @@ class CommandFile {
 
   int end(Queue& queue);
   int end(Pair& pair);
+  // There is a context; false: none yet, or none any more.
+  [[nodiscard]] bool is_open();
   [[nodiscard]] ObjectVerbs& verbs() noexcept { return objects_.verbs(); }
 
   EventFiles& events_;
@@ -119,7 +130,8 @@ class CommandFile {
     Xrcd* xrcd;
   };
   struct Shared {
-    Srq* srq;
+    Told told;
+    Srq* srq = nullptr;
   };
   Handles<XrcDomain> xrc_domains_;
   Handles<Queue> cqs_;

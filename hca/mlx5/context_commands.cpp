@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Commands of a context: its creation, queries, domains, regions, windows, groups.
+// Commands of a context: its creation, queries, XRC domains, groups.
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -194,24 +194,6 @@ int CommandFile::query_port(Mlx5Command& command) {
   out.phys_state = a.phys_state;
   out.link_layer = a.link_layer;
   return command.answer(out);
-}
-
-int CommandFile::alloc_pd(Mlx5Command& command) {
-  (void)command.request<ib_uverbs_alloc_pd>();
-  Pd* const pd = verbs().alloc_pd(*objects_.context);
-  if (pd == nullptr) return errno;
-  const ib_uverbs_alloc_pd_resp answer{
-      objects_.domains.add(std::unique_ptr<FileObjects::Domain>(new FileObjects::Domain{pd}))};
-  return command.answer(answer, mlx5_ib_alloc_pd_resp{pd->number & 0xff'ffff});
-}
-
-int CommandFile::dealloc_pd(Mlx5Command& command) {
-  const std::uint32_t handle = command.request<ib_uverbs_dealloc_pd>().pd_handle;
-  const FileObjects::Domain* const domain = objects_.domains.find(handle);
-  if (domain == nullptr) return EINVAL;
-  if (const int error = destroy_domain(*domain->pd); error != 0) return error;
-  objects_.domains.remove(handle);
-  return 0;
 }
 
 int CommandFile::open_xrcd(Mlx5Command& command) {

@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <ucontext.h>
@@ -136,6 +137,22 @@ void Doorbells::remove_file() noexcept {
   for (auto& page : pages_) page.store(0);
 }
 
+// Who looks at all queues may be at one that is none of its program's thread.
+class Doorbells::Look {
+ public:
+  explicit Look(std::atomic<std::uint32_t>& looks) noexcept : looks_(looks) { ++looks_; }
+  ~Look() { --looks_; }
+  Look(const Look&) = delete;
+  Look& operator=(const Look&) = delete;
+
+ private:
+  std::atomic<std::uint32_t>& looks_;
+};
+
+void Doorbells::wait_for_looks() const noexcept {
+  while (looks_.load() != 0) sched_yield();
+}
+
 void Doorbells::add(Mlx5SendQueue& queue) noexcept {
   const std::uint32_t index = queue.qp().index;
   sends_[index].store(&queue, std::memory_order_release);
@@ -143,7 +160,8 @@ void Doorbells::add(Mlx5SendQueue& queue) noexcept {
 }
 
 void Doorbells::remove(const Mlx5SendQueue& queue) noexcept {
-  sends_[queue.qp().index].store(nullptr, std::memory_order_release);
+  sends_[queue.qp().index].store(nullptr);
+  wait_for_looks();
 }
 
 void Doorbells::add(Mlx5Cq& queue) noexcept {
@@ -152,7 +170,8 @@ void Doorbells::add(Mlx5Cq& queue) noexcept {
 }
 
 void Doorbells::remove(const Mlx5Cq& queue) noexcept {
-  cqs_[queue.cq->index].store(nullptr, std::memory_order_release);
+  cqs_[queue.cq->index].store(nullptr);
+  wait_for_looks();
 }
 
 Doorbells::Page Doorbells::look(std::uint64_t page) noexcept {
@@ -173,6 +192,9 @@ Doorbells::Page Doorbells::look(std::uint64_t page) noexcept {
   return Page::doorbell;
 }
 
+// Programs poll an mlx5's completions in memory and give no processor away while they wait: where
+// there are more of them than processors, whoever a request went to would wait until the time slice
+// of its sender is over. So a doorbell lets others run.
 bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
   const auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
   const Page page = look(address & ~kPageMask);
@@ -214,13 +236,16 @@ bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
       Mlx5SendQueue* const queue = sends_[number & (kMaxQps - 1)].load(std::memory_order_acquire);
       if (queue != nullptr && queue->qp().number == number) {
         queue->run();
+        sched_yield();
         return true;
       }
     }
+    const Look look(looks_);
     const std::uint32_t high = send_high_.load();
     for (std::uint32_t i = 0; i < high; ++i) {
-      if (auto* const queue = sends_[i].load(std::memory_order_acquire)) queue->run();
+      if (auto* const queue = sends_[i].load()) queue->run();
     }
+    sched_yield();
     return true;
   }
   if (known) {
@@ -230,9 +255,10 @@ bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
       return true;
     }
   }
+  const Look look(looks_);
   const std::uint32_t high = cq_high_.load();
   for (std::uint32_t i = 0; i < high; ++i) {
-    auto* const queue = cqs_[i].load(std::memory_order_acquire);
+    auto* const queue = cqs_[i].load();
     if (queue == nullptr) continue;
     const auto* const words = reinterpret_cast<const std::uint32_t*>(queue->doorbell);  // NOLINT
     if (be32toh(__atomic_load_n(words + 1, __ATOMIC_ACQUIRE)) != queue->seen) queue->arm();

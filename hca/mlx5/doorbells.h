@@ -27,7 +27,7 @@ struct Mlx5Cq {
   Cq* cq = nullptr;
   std::uint64_t doorbell = 0;  // two words: consumer's index, and what is armed
   class Mlx5Queues* queues = nullptr;
-  std::uint32_t seen = 0;  // the armed word that was acted on
+  std::atomic<std::uint32_t> seen{0};  // the armed word that was acted on
   // The program wants an event.
   void arm() noexcept;
 };
@@ -50,6 +50,9 @@ class Doorbells {
   [[nodiscard]] bool store(const siginfo_t& info, void* ucontext) noexcept;
 
  private:
+  class Look;
+  // Of those who look at all queues: then nobody uses one that was removed before.
+  void wait_for_looks() const noexcept;
   Doorbells() noexcept;
   enum class Page : std::uint8_t { other, doorbell, memory, clock };
   // What the page is that was accessed; memory is there from then on.
@@ -60,6 +63,7 @@ class Doorbells {
   std::atomic<Mlx5SendQueue*>* sends_ = nullptr;  // kMaxQps, by index
   std::atomic<Mlx5Cq*>* cqs_ = nullptr;           // kMaxCqs, by index
   std::atomic<std::uint32_t> send_high_{0}, cq_high_{0};
+  std::atomic<std::uint32_t> looks_{0};  // at all queues, now
 };
 
 }  // namespace turnout::hca

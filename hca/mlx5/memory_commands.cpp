@@ -2,10 +2,15 @@
 #include "hca/mlx5/memory_commands.h"
 
 #include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include "hca/device/common_objects.h"
 
 namespace turnout::hca {
 
 const MemoryCommands::Entry MemoryCommands::kCommands[] = {
+    {IB_USER_VERBS_CMD_ALLOC_PD, &MemoryCommands::alloc_pd},
+    {IB_USER_VERBS_CMD_DEALLOC_PD, &MemoryCommands::dealloc_pd},
     {IB_USER_VERBS_CMD_REG_MR, &MemoryCommands::reg_mr},
     {IB_USER_VERBS_CMD_REREG_MR, &MemoryCommands::rereg_mr},
     {IB_USER_VERBS_CMD_DEREG_MR, &MemoryCommands::dereg_mr},
@@ -26,6 +31,24 @@ void MemoryCommands::end() {
   windows_.clear([this](Window& window) { (void)objects_.verbs().dealloc_window(*window.mw); });
   objects_.regions.clear(
       [this](FileObjects::Region& region) { (void)objects_.verbs().deregister(*region.mr); });
+}
+
+int MemoryCommands::alloc_pd(Mlx5Command& command) {
+  (void)command.request<ib_uverbs_alloc_pd>();
+  Pd* const pd = objects_.verbs().alloc_pd(*objects_.context);
+  if (pd == nullptr) return errno;
+  const ib_uverbs_alloc_pd_resp answer{
+      objects_.domains.add(std::unique_ptr<FileObjects::Domain>(new FileObjects::Domain{pd}))};
+  return command.answer(answer, mlx5_ib_alloc_pd_resp{pd->number & 0xff'ffff});
+}
+
+int MemoryCommands::dealloc_pd(Mlx5Command& command) {
+  const std::uint32_t handle = command.request<ib_uverbs_dealloc_pd>().pd_handle;
+  const FileObjects::Domain* const domain = objects_.domains.find(handle);
+  if (domain == nullptr) return EINVAL;
+  if (const int error = destroy_domain(*domain->pd); error != 0) return error;
+  objects_.domains.remove(handle);
+  return 0;
 }
 
 int MemoryCommands::reg_mr(Mlx5Command& command) {
@@ -73,7 +96,9 @@ int MemoryCommands::dereg_mr(Mlx5Command& command) {
 int MemoryCommands::alloc_mw(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_alloc_mw>();
   const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
-  if (domain == nullptr) return EINVAL;
+  if (domain == nullptr || (asked.mw_type != IBV_MW_TYPE_1 && asked.mw_type != IBV_MW_TYPE_2)) {
+    return EINVAL;
+  }
   Mw* const mw =
       objects_.verbs().alloc_window(*domain->pd, static_cast<ibv_mw_type>(asked.mw_type));
   if (mw == nullptr) return errno;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MemoryCommands: the commands of regions and memory windows of one command file.
+// MemoryCommands: the commands of protection domains, regions and memory windows of one command
+// file.
 //
 // Owns the windows; they and the regions end with end(). The lock of the command file guards it.
 #pragma once
@@ -29,6 +30,8 @@ class MemoryCommands {
     Mw* mw;
   };
 
+  int alloc_pd(Mlx5Command& command);
+  int dealloc_pd(Mlx5Command& command);
   int reg_mr(Mlx5Command& command);
   int rereg_mr(Mlx5Command& command);
   int dereg_mr(Mlx5Command& command);

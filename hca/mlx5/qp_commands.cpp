@@ -60,7 +60,8 @@ int CommandFile::make_qp(const ib_uverbs_ex_create_qp& asked, const mlx5_ib_crea
     return EOPNOTSUPP;
   }
   ibv_qp_init_attr_ex attr{};
-  attr.qp_context = reinterpret_cast<void*>(asked.user_handle);
+  auto pair = std::unique_ptr<Pair>(new Pair{Told(asked.user_handle), nullptr, {}, {}});
+  attr.qp_context = &pair->told;
   attr.qp_type = static_cast<ibv_qp_type>(asked.qp_type);
   mlx5dv_qp_init_attr dc{};
   const mlx5dv_qp_init_attr* driver = nullptr;
@@ -152,12 +153,13 @@ int CommandFile::make_qp(const ib_uverbs_ex_create_qp& asked, const mlx5_ib_crea
   if (send_bytes != 0) {
     place = {mlx5.buf_addr + receive_bytes, mlx5.sq_wqe_count, mlx5.db_addr, mlx5.uidx & 0xff'ffff};
   }
-  auto pair = std::unique_ptr<Pair>(new Pair{qp, Mlx5SendQueue(*qp, place), {}});
+  pair->qp = qp;
+  pair->queue.emplace(*qp, place);
   // The library knows of its sends itself.
   if (receives) {
     pair->receives = {mlx5.rq_wqe_count, (1U << shift) / kMlx5UnitBytes};
   }
-  if (send_bytes != 0) Doorbells::instance().add(pair->queue);
+  if (send_bytes != 0) Doorbells::instance().add(*pair->queue);
   handle = qps_.add(std::move(pair));
   return 0;
 }
@@ -251,11 +253,12 @@ int CommandFile::open_qp(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_open_qp>();
   const XrcDomain* const domain = xrc_domains_.find(asked.pd_handle);
   if (domain == nullptr || asked.qp_type != IBV_QPT_XRC_RECV) return EINVAL;
-  Qp* const qp =
-      verbs().open_qp(*domain->xrcd, asked.qpn, reinterpret_cast<void*>(asked.user_handle));
+  auto pair = std::unique_ptr<Pair>(new Pair{Told(asked.user_handle), nullptr, {}, {}});
+  Qp* const qp = verbs().open_qp(*domain->xrcd, asked.qpn, &pair->told);
   if (qp == nullptr) return errno;
-  const std::uint32_t handle =
-      qps_.add(std::unique_ptr<Pair>(new Pair{qp, Mlx5SendQueue(*qp, {}), {}}));
+  pair->qp = qp;
+  pair->queue.emplace(*qp, Mlx5SendQueue::Place{});
+  const std::uint32_t handle = qps_.add(std::move(pair));
   return command.answer(creation_answer(handle, *qp, {}));
 }
 
@@ -264,11 +267,24 @@ int CommandFile::modify_qp(Mlx5Command& command) {
                                         : command.request<ib_uverbs_modify_qp>();
   Pair* const pair = qps_.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
+  // What the mask does not name may be anything, and what is no value of its enumeration is refused
+  // before it becomes one.
+  const auto given = [&](int bit, unsigned value) {
+    return (asked.attr_mask & static_cast<unsigned>(bit)) != 0 ? value : 0U;
+  };
+  const unsigned state = given(IBV_QP_STATE, asked.qp_state);
+  const unsigned current = given(IBV_QP_CUR_STATE, asked.cur_qp_state);
+  const unsigned mtu = given(IBV_QP_PATH_MTU, asked.path_mtu);
+  const unsigned migration = given(IBV_QP_PATH_MIG_STATE, asked.path_mig_state);
+  if (state > IBV_QPS_UNKNOWN || current > IBV_QPS_UNKNOWN || mtu > IBV_MTU_4096 ||
+      migration > IBV_MIG_ARMED) {
+    return EINVAL;
+  }
   ibv_qp_attr attr{};
-  attr.qp_state = static_cast<ibv_qp_state>(asked.qp_state);
-  attr.cur_qp_state = static_cast<ibv_qp_state>(asked.cur_qp_state);
-  attr.path_mtu = static_cast<ibv_mtu>(asked.path_mtu);
-  attr.path_mig_state = static_cast<ibv_mig_state>(asked.path_mig_state);
+  attr.qp_state = static_cast<ibv_qp_state>(state);
+  attr.cur_qp_state = static_cast<ibv_qp_state>(current);
+  attr.path_mtu = static_cast<ibv_mtu>(mtu);
+  attr.path_mig_state = static_cast<ibv_mig_state>(migration);
   attr.qkey = asked.qkey;
   attr.rq_psn = asked.rq_psn;
   attr.sq_psn = asked.sq_psn;
@@ -292,8 +308,8 @@ int CommandFile::modify_qp(Mlx5Command& command) {
   const int mask = used_mask(qp.kind, static_cast<int>(asked.attr_mask));
   if (const int error = verbs().modify_qp(qp, attr, mask); error != 0) return error;
   if ((mask & IBV_QP_STATE) != 0) {
-    if (attr.qp_state == IBV_QPS_RESET) pair->queue.restart();
-    if (attr.qp_state == IBV_QPS_RTS || attr.qp_state == IBV_QPS_ERR) pair->queue.run();
+    if (attr.qp_state == IBV_QPS_RESET) pair->queue->restart();
+    if (attr.qp_state == IBV_QPS_RTS || attr.qp_state == IBV_QPS_ERR) pair->queue->run();
   }
   if (!command.extended()) return 0;
   ib_uverbs_ex_modify_qp_resp answer{};
@@ -342,8 +358,7 @@ int CommandFile::query_qp(Mlx5Command& command) {
 
 int CommandFile::end(Pair& pair) {
   if (pair.qp->attached.load() != 0) return EBUSY;
-  Doorbells::instance().remove(pair.queue);
-  pair.qp->verbs.qp_base.events_completed = pair.qp->events_read;
+  Doorbells::instance().remove(*pair.queue);
   return verbs().destroy_qp(*pair.qp);
 }
 
@@ -351,8 +366,8 @@ int CommandFile::destroy_qp(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_destroy_qp>();
   Pair* const pair = qps_.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
-  const ib_uverbs_destroy_qp_resp answer{pair->qp->events_read};
   if (const int error = end(*pair); error != 0) return error;
+  const ib_uverbs_destroy_qp_resp answer{pair->told.events};
   qps_.remove(asked.qp_handle);
   return command.answer(answer);
 }

@@ -63,9 +63,10 @@ int CommandFile::make_cq(const CqRequest& request, const mlx5_ib_create_cq& mlx5
       !is_writable(mlx5.db_addr, 8)) {
     return EFAULT;
   }
+  auto queue = std::unique_ptr<Queue>(new Queue{Told(request.user_handle), nullptr, {}});
   ibv_cq_init_attr_ex attr{};
   attr.cqe = entries;
-  attr.cq_context = reinterpret_cast<void*>(request.user_handle);
+  attr.cq_context = &queue->told;
   attr.comp_vector = request.comp_vector;
   attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;  // every entry of an mlx5 has it
   if (request.comp_channel >= 0) {
@@ -82,8 +83,7 @@ int CommandFile::make_cq(const CqRequest& request, const mlx5_ib_create_cq& mlx5
   where.stride = mlx5.cqe_size;
   where.unchecked = request.unchecked ? 1 : 0;
   objects_.engine->mlx5_queues().attach(*cq, where);
-  auto queue = std::unique_ptr<Queue>(new Queue{cq, {}});
-  queue->doorbell.cq = cq;
+  queue->doorbell.cq = queue->cq = cq;
   queue->doorbell.doorbell = mlx5.db_addr;
   queue->doorbell.queues = &objects_.engine->mlx5_queues();
   Doorbells::instance().add(queue->doorbell);
@@ -155,9 +155,9 @@ int CommandFile::resize_cq(Mlx5Command& command) {
   const std::uint32_t stride = mlx5.cqe_size;
   if ((stride != 64 && stride != 128) || (mlx5.buf_addr & 63) != 0) return EINVAL;
   if (!is_writable(mlx5.buf_addr, std::uint64_t{entries} * stride)) return EFAULT;
-  if (!objects_.engine->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride)) {
+  // As the firmware: too many entries wait.
+  if (!objects_.engine->mlx5_queues().resize(*queue->cq, mlx5.buf_addr, entries, stride))
     return EINVAL;
-  }
   return command.answer(ib_uverbs_resize_cq_resp{entries - 1, 0});
 }
 
@@ -167,9 +167,6 @@ int CommandFile::modify_cq(Mlx5Command&) {
 }
 
 int CommandFile::end(Queue& queue) {
-  // Its program has said so to its own library.
-  queue.cq->verbs.comp_events_completed = queue.cq->comp_events_read;
-  queue.cq->verbs.async_events_completed = queue.cq->async_events_read;
   if (queue.cq->users.load() != 0) return EBUSY;
   Doorbells::instance().remove(queue.doorbell);
   return verbs().destroy_cq(*queue.cq);
@@ -179,8 +176,8 @@ int CommandFile::destroy_cq(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_destroy_cq>();
   Queue* const queue = cqs_.find(asked.cq_handle);
   if (queue == nullptr) return EINVAL;
-  const ib_uverbs_destroy_cq_resp answer{queue->cq->comp_events_read, queue->cq->async_events_read};
   if (const int error = end(*queue); error != 0) return error;
+  const ib_uverbs_destroy_cq_resp answer{queue->told.completions, queue->told.events};
   cqs_.remove(asked.cq_handle);
   return command.answer(answer);
 }
@@ -213,11 +210,13 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
     cq = queue->cq;
   }
   const ibv_srq_attr wanted = attr.attr;
-  attr.srq_context = reinterpret_cast<void*>(user_handle);
+  auto shared = std::unique_ptr<Shared>(new Shared{Told(user_handle)});
+  attr.srq_context = &shared->told;
   attr.attr.max_wr = std::max(1U, entries - 1);
   attr.attr.max_sge = std::min(kMaxSge, stride / kMlx5UnitBytes - 1);
   Srq* const srq = verbs().create_srq(*domain->pd, attr, xrcd, cq);
   if (srq == nullptr) return errno;
+  shared->srq = srq;
   Mlx5ReceiveRecord where{};
   where.buffer = mlx5.buf_addr;
   where.doorbell = mlx5.db_addr;
@@ -226,13 +225,8 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   where.user_index = mlx5.uidx & 0xff'ffff;
   where.linked = 1;
   objects_.engine->mlx5_queues().attach(*srq, where);
-  if (wanted.srq_limit != 0) {
-    ibv_srq_attr limit{};
-    limit.srq_limit = wanted.srq_limit;
-    (void)verbs().modify_srq(*srq, limit, IBV_SRQ_LIMIT);
-  }
   ib_uverbs_create_srq_resp answer{};
-  answer.srq_handle = srqs_.add(std::unique_ptr<Shared>(new Shared{srq}));
+  answer.srq_handle = srqs_.add(std::move(shared));
   answer.max_wr = entries - 1;
   answer.max_sge = wanted.max_sge;
   answer.srqn = srq->number;
@@ -280,9 +274,8 @@ int CommandFile::destroy_srq(Mlx5Command& command) {
   const Shared* const shared = srqs_.find(asked.srq_handle);
   if (shared == nullptr) return EINVAL;
   Srq& srq = *shared->srq;
-  const ib_uverbs_destroy_srq_resp answer{srq.events_read};
-  srq.verbs.events_completed = srq.events_read;
   if (const int error = verbs().destroy_srq(srq); error != 0) return error;
+  const ib_uverbs_destroy_srq_resp answer{shared->told.events};
   srqs_.remove(asked.srq_handle);
   return command.answer(answer);
 }

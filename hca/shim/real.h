@@ -3,13 +3,15 @@
 //
 // All are looked up when the library is loaded, so that calls from signal handlers and from
 // children of threads that forked do not look up anything; a call before that looks up its own.
-// Nothing is allocated. A function that this C library does not have answers ENOSYS.
+// Nothing is allocated, except for the files of counters (counters.h). A function that this C
+// library does not have answers ENOSYS.
 #pragma once
 
 #include <fcntl.h>
 
 #include <type_traits>
 
+#include "hca/shim/counters.h"
 #include "hca/shim/redirect.h"
 
 namespace turnout::shim {
@@ -52,7 +54,9 @@ template <class Call>
 [[gnu::noinline]] auto with_place(int folder, const char* path, const Call& call) noexcept {
   Place place;
   const char* const instead = place_of(folder, path, place);
-  return instead == nullptr ? failure<decltype(call(path))>() : call(instead);
+  if (instead == nullptr) return failure<decltype(call(path))>();
+  if (instead == place.text) renew_counter(instead);
+  return call(instead);
 }
 
 // `call` with the path, or with that of the tree.

@@ -28,6 +28,11 @@ constexpr Text kOurs[] = {literal("/dev/infiniband"), literal("/sys/class/infini
 
 constexpr int kLastNumber = 99'999;  // of a command file
 
+// In relative paths. The second row: the counters that change (counters.h).
+constexpr const char* kPartsOfOurs[] = {"turnout",  "uverbs",  "rdma_cm", "..",  //
+                                        "counters", "_xmit_",  "_rcv_",   "_pkts",   "_rnr_",
+                                        "_retry_",  "retry_e", "rdma_s",  "rdma_re", "link_downed"};
+
 // A copy: programs that write their title over the environment's memory take the original with it.
 char root_copy[PATH_MAX];
 std::size_t root_copy_size = 0;
@@ -115,9 +120,11 @@ bool may_be_ours(const char* path) noexcept {
     return true;
   }
   // The folder may be in the part of the path that a relative one does not have.
-  return path[0] != '/' &&
-         (std::strstr(path, "turnout") != nullptr || std::strstr(path, "uverbs") != nullptr ||
-          std::strstr(path, "rdma_cm") != nullptr || std::strstr(path, "..") != nullptr);
+  if (path[0] == '/') return false;
+  for (const char* const part : kPartsOfOurs) {
+    if (std::strstr(path, part) != nullptr) return true;
+  }
+  return false;
 }
 
 const char* place_of(int folder, const char* path, Place& place) noexcept {

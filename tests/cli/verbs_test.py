@@ -117,6 +117,31 @@ class Programs(Verbs):
         self.assertEqual(self.verbs("--", "ls", f"{ADAPTER}/device/net"), "lo\n")
         self.verbs("--", "test", "-e", f"{ADAPTER}/device/net/lo/address")
 
+    def test_counters(self):
+        """A kernel's counters are those of now, by whatever path."""
+        pair = "ibv_rc_pingpong -p 18612 -n 500"
+        # Counts end with the last process of the fabric: one waits meanwhile.
+        self.verbs("--", "bash", "-c", f"""
+            set -e
+            port={ADAPTER}/ports/1
+            ibv_rc_pingpong -p 18611 > /dev/null & waits=$!
+            trap 'kill $waits' EXIT
+            for expected in 0 1000 2000; do
+              test $(cat $port/counters/port_xmit_packets) = $expected
+              test $(cat $port/counters/port_rcv_data) = $((expected * (4096 + 24) / 4))
+              (cd $port && test $(cat hw_counters/rdma_sends) = $expected)
+              (cd $port/counters && test $(cat unicast_rcv_packets) = $expected)
+              test $({PYTHON} -c 'import os, sys
+folder = os.open(sys.argv[1], os.O_RDONLY)
+print(os.read(os.open("sent_pkts", os.O_RDONLY, dir_fd=folder), 99).decode())' $port/hw_counters) = $expected
+              test $expected = 2000 && break
+              {pair} > /dev/null & served=$!
+              for try in $(seq 100); do {pair} localhost > /dev/null 2>&1 && break; sleep 0.1; done
+              wait $served
+            done
+            test $(ls $port/counters | wc -l) = 21  # nothing is left of writing them
+            test $(cat $port/counters/symbol_error) = 0""")
+
     def test_words_are_the_programs(self):
         out = self.verbs("--fabric", "x", "--", "printf", "%s\n", "--", "--env", "-h", "info", "a b", "")
         self.assertEqual(out, "--\n--env\n-h\ninfo\na b\n\n")

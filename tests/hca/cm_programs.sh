@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Debian's rping, ucmatose, udaddy, rdma_server and rdma_xserver with their clients, over the adapter
+# Debian's rping, ucmatose, udaddy, cmtime, rdma_server and rdma_xserver with their clients, over the adapter
 # and its librdmacm. cm_programs.sh FOLDER-OF-LIBRDMACM
 set -uo pipefail
 export LD_LIBRARY_PATH=$1
@@ -57,6 +57,21 @@ same() {
 same "ucmatose -C 10 -c 4" "ucmatose -s 127.0.0.1 -C 10 -c 4"
 same "ucmatose -m" "ucmatose -s localhost -m"
 same "udaddy -C 5 -c 2" "udaddy -s 127.0.0.1 -C 5 -c 2"
+# AF_IB: the port's GID, and service ids.
+gid=$(ibv_devinfo -v | sed -n 's/.*GID\[ *0\]:[[:space:]]*//p')
+same "udaddy -f gid -C 5 -c 2" "udaddy -f gid -s $gid -C 5 -c 2"
+same "ucmatose -f gid -P ib -b $gid" "ucmatose -f gid -P ib -s $gid"
 same rdma_server rdma_client
+# Its server ends by a signal only.
+timeout -k 5 60 cmtime -c 50 >"$scratch/server" 2>&1 &
+server=$!
+for _ in $(seq 200); do
+  grep -q "@turnout-cm-$(id -u)-$TURNOUT_FABRIC-" /proc/net/unix && break
+  sleep 0.05
+done
+timeout -k 5 60 cmtime -s 127.0.0.1 -c 50 >"$scratch/client" 2>&1 || fail "cmtime: status $?"
+grep -q '^destroy ' "$scratch/client" || fail "cmtime: no times"
+kill $server
+wait $server
 same "rdma_xserver -c x" "rdma_xclient -c x"
 ! grep -q "@turnout/$(printf %x "$(id -u)")/$TURNOUT_FABRIC/" /proc/net/unix || fail "somebody is left"

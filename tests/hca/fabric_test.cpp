@@ -458,8 +458,19 @@ TEST_F(State, Queries) {
   EXPECT_TRUE(mlx5dv_is_supported(rig.context->device));
   EXPECT_STREQ(ibv_wc_status_str(IBV_WC_SUCCESS), "success");
   EXPECT_EQ(ibv_rate_to_mbps(IBV_RATE_100_GBPS), 103125);
-  EXPECT_EQ(ibv_create_counters(rig.context, nullptr), nullptr);
+  // Counters are attached to flows of raw packets, which there are none of.
+  ibv_counters_init_attr counters_attr{};
+  errno = 0;
+  EXPECT_EQ(ibv_create_counters(rig.context, &counters_attr), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
+  ibv_counters counters{rig.context};
+  ibv_counter_attach_attr attach{};
+  std::uint64_t value = 0;
+  EXPECT_EQ(ibv_attach_counters_point_flow(&counters, &attach, nullptr), EOPNOTSUPP);
+  EXPECT_EQ(ibv_read_counters(&counters, &value, 1, 0), EOPNOTSUPP);
+  EXPECT_EQ(ibv_destroy_counters(&counters), EOPNOTSUPP);
+  ibv_flow_attr flow{};
+  EXPECT_EQ(ibv_create_flow(rig.rc(), &flow), nullptr);
 }
 
 TEST_F(State, ExtendedPolling) {

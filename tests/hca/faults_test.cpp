@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "hca/device/objects.h"
+#include "hca/live/port_counters.h"
 #include "tests/hca/pair.h"
 
 namespace turnout::hca::test {
@@ -291,6 +292,7 @@ TEST_F(Faults, ThePortGoesDownAndComesUp) {
   EXPECT_EQ(p.event().event_type, IBV_EVENT_PORT_ERR);
   EXPECT_EQ(port_state(p.rig.context), IBV_PORT_DOWN);
   EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(read_traffic(std::getenv("TURNOUT_FABRIC")).links_downed, 1U);
   const ibv_async_event e = p.event();
   EXPECT_EQ(e.event_type, IBV_EVENT_PORT_ACTIVE);
   EXPECT_EQ(e.element.port_num, 1);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Libraries of others over verbs on the virtual adapter: UCX's rc_verbs and ud_verbs through ucx_perftest,
 libfabric's own verbs provider through fi_pingpong, qperf, which waits for events unless it is told to poll, fio's
-engine rdma, and the programs of rsocket(7).
+engine rdma, the programs of rsocket(7), and ucmatose, which connects by GIDs.
 
     verbs_users.py BUILD [--only REGEX]
 
@@ -12,6 +12,7 @@ import argparse
 import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import verbs_pair
@@ -25,8 +26,10 @@ QPERF_TESTS = ["rc_lat", "rc_bw", "rc_bi_bw", "uc_lat", "uc_bw", "uc_bi_bw", "ud
                "rc_rdma_read_lat", "rc_rdma_read_bw", "rc_rdma_write_lat", "rc_rdma_write_bw",
                "rc_rdma_write_poll_lat", "uc_rdma_write_lat", "uc_rdma_write_bw", "uc_rdma_write_poll_lat",
                "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add"]
+GID = "/sys/class/infiniband/turnout0/ports/1/gids/0"
 # What the programs print with what they have measured.
-MEASURED = {"ucx_perftest": "Final:", "qperf": " = ", "fio": "BW=", "rstream": "usec/xfer", "riostream": "usec/xfer"}
+MEASURED = {"ucx_perftest": "Final:", "qperf": " = ", "fio": "BW=", "rstream": "usec/xfer", "riostream": "usec/xfer",
+            "ucmatose": "data transfers complete"}
 FABRICS = [("verbs", "msg"), ("verbs", "dgram"), ("verbs;ofi_rxm", "rdm"), ("verbs;ofi_rxd", "rdm")]
 
 
@@ -57,7 +60,7 @@ def cases():
         common = ["--ioengine=rdma", f"--verb={verb}", "--iodepth=16"] + size
         yield (f"fio {verb}", {}, ["fio", "--name=receiver", "--rw=read"] + common + ["--port"], ["--port"],
                ["--hostname=127.0.0.1", "--rw=write"])
-    # All of them compare the contents (-T v). udpong's server never ends: Datagram.* of hca_rsocket_test instead.
+    # All of them compare the contents (-T v). udpong's server never ends: hca.rsocket_programs.
     for program, modes in (("rstream", {"": [], "blocking": ["-T", "b"], "nonblocking": ["-T", "n"],
                                         "by event": ["-T", "a"], "resolved": ["-T", "r"], "forked": ["-T", "f"]}),
                            ("riostream", {"": [], "nonblocking": ["-T", "n"]})):
@@ -66,7 +69,12 @@ def cases():
                 yield (f"{program} {mode} {size} B", {},
                        [program, "-T", "v", *options, "-S", size, "-C", "20", "-I", "10", "-p"], ["-p"],
                        ["-s", "127.0.0.1"])
-
+    # AF_IB: the address is a GID, which depends on the fabric.
+    for space in ("tcp", "ib"):
+        for name, bound in (("", []), (" bound", ["-b", GID])):
+            yield (f"ucmatose gid {space}{name}", {},
+                   ["ucmatose", "-f", "gid", "-P", space, *bound, "-C", "10", "-c", "4", "-p"], ["-p"], ["-s", GID])
+    yield ("ucmatose ip ib", {}, ["ucmatose", "-P", "ib", "-C", "10", "-c", "4", "-p"], ["-p"], ["-s", "127.0.0.1"])
 
 
 def run(turnout, number, variables, server_words, port_option, client_words):
@@ -76,6 +84,10 @@ def run(turnout, number, variables, server_words, port_option, client_words):
     verbs = [turnout, "verbs", "--fabric", f"users-{os.getpid()}-{number}", "--"]
     command = verbs + server_words + [str(port)]
     client = verbs + server_words[:-1] + port_option + [str(port)] + client_words
+    if GID in client:
+        gid = subprocess.run(verbs + ["cat", GID], env=env, text=True, capture_output=True, timeout=LIMIT,
+                             check=True).stdout.strip()
+        command, client = ([gid if word == GID else word for word in words] for words in (command, client))
     ended = verbs_pair.run(command, client, LIMIT, env)
     if not ended.good:
         return f"{ended.text}\n(client {ended.client}, server {ended.server})"

@@ -460,6 +460,48 @@ TEST(Connection, OptionsAndNames) {
   EXPECT_EQ(fi_close(&pep->fid), 0);
 }
 
+TEST(Connection, AnEndpointTakesThePlaceOfAPassiveOne) {
+  Side server, client;
+  const ServiceAddress there = server.listen();
+  sockaddr_in to{};
+  std::memcpy(&to, there.socket(), sizeof to);
+  const auto name_of = [](::fid* object) {
+    sockaddr_in name{};
+    std::size_t length = sizeof name;
+    EXPECT_EQ(fi_getname(object, &name, &length), 0);
+    return name;
+  };
+  client.info->addr_format = FI_SOCKADDR_IN;
+  ASSERT_EQ(fi_passive_ep(client.fabric, client.info.get(), &client.pep, nullptr), 0);
+  client.info->handle = &client.pep->fid;
+  fid_ep* const ep = client.endpoint();
+  const sockaddr_in before = name_of(&ep->fid);
+  EXPECT_NE(before.sin_port, 0);
+  EXPECT_EQ(before.sin_port, name_of(&client.pep->fid).sin_port);
+  // It is gone from there.
+  fid_ep* second = nullptr;
+  EXPECT_EQ(fi_endpoint(client.domain, client.info.get(), &second, nullptr), -FI_EOPBADSTATE);
+  EXPECT_EQ(fi_pep_bind(client.pep, &client.eq->fid, 0), 0);
+  EXPECT_EQ(fi_listen(client.pep), -FI_EOPBADSTATE);
+  EXPECT_EQ(fi_close(&client.pep->fid), 0);
+  ASSERT_EQ(fi_connect(ep, &to, nullptr, 0), 0);
+  const Event request = server.wait();
+  ASSERT_EQ(request.number, static_cast<std::uint32_t>(FI_CONNREQ));
+  EXPECT_EQ(name_of(&ep->fid).sin_port, before.sin_port);
+  fid_ep* const accepted = server.endpoint(request.info.get());
+  EXPECT_EQ(fi_accept(accepted, nullptr, 0), 0);
+  EXPECT_EQ(server.wait().number, static_cast<std::uint32_t>(FI_CONNECTED));
+  EXPECT_EQ(client.wait().number, static_cast<std::uint32_t>(FI_CONNECTED));
+  EXPECT_EQ(name_of(&ep->fid).sin_port, before.sin_port);
+  EXPECT_EQ(fi_shutdown(ep, 0), 0);
+  EXPECT_EQ(name_of(&ep->fid).sin_port, before.sin_port);
+  // A handle of nothing, and of one that listens.
+  EXPECT_EQ(fi_endpoint(client.domain, client.info.get(), &second, nullptr), -FI_EINVAL);
+  client.pep = nullptr;
+  server.info->handle = &server.pep->fid;
+  EXPECT_EQ(fi_endpoint(server.domain, server.info.get(), &second, nullptr), -FI_EOPBADSTATE);
+}
+
 TEST(Connection, EndpointTypesAreOffered) {
   const auto types = [](std::uint64_t caps, fi_ep_type type, std::uint64_t flags = 0) {
     const InfoPtr hints = hints_for_all();

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/shim/counters.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+#include <cstring>
+
+namespace turnout::shim {
+namespace {
+
+constexpr char kPort[] = "/ports/1/";
+
+// Decimal digits, before `end`; their begin.
+char* digits(std::uint64_t value, char* end) noexcept {
+  do {
+    *--end = static_cast<char>('0' + value % 10);
+    value /= 10;
+  } while (value != 0);
+  return end;
+}
+
+bool write_value(const char* path, std::uint64_t value) noexcept {
+  char text[24];
+  char* const end = text + sizeof text;
+  end[-1] = '\n';
+  const char* const begin = digits(value, end - 1);
+  const auto fd = static_cast<int>(syscall(
+      SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0444));
+  if (fd < 0) return false;
+  const bool whole = write(fd, begin, static_cast<std::size_t>(end - begin)) == end - begin;
+  close(fd);
+  return whole;
+}
+
+}  // namespace
+
+void renew_counter(const char* place) noexcept {
+  const char* name = std::strstr(place, kPort);
+  if (name == nullptr || std::strstr(name, "counters/") == nullptr) return;
+  name += sizeof kPort - 1;
+  const int before = errno;
+  using Value = bool(const char*, std::uint64_t*);
+  auto* const value_of = reinterpret_cast<Value*>(dlsym(RTLD_DEFAULT, "turnout_counter"));
+  std::uint64_t value = 0;
+  // Written beside it and put in its place whole; the thread's number tells two that do so.
+  char part[PATH_MAX];
+  const std::size_t size = std::strlen(place);
+  if (value_of != nullptr && size + 16 < sizeof part && value_of(name, &value)) {
+    std::memcpy(part, place, size);
+    part[size] = '.';
+    char number[16];
+    char* const end = number + sizeof number;
+    const char* const begin = digits(static_cast<std::uint64_t>(syscall(SYS_gettid)), end);
+    const auto length = static_cast<std::size_t>(end - begin);
+    std::memcpy(part + size + 1, begin, length);
+    part[size + 1 + length] = '\0';
+    if (!write_value(part, value) || syscall(SYS_renameat, AT_FDCWD, part, AT_FDCWD, place) != 0) {
+      syscall(SYS_unlinkat, AT_FDCWD, part, 0);
+    }
+  }
+  errno = before;
+}
+
+}  // namespace turnout::shim

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// libFuzzer target: the emulated mlx5 device, as a program that is out of its mind uses it.
+//
+// An input is a program: commands of any bytes, bytes of the queues and doorbell records that the
+// commands named, doorbells. Whatever it does, no call may crash, hang, or touch what was not
+// named; and at the end everything goes with its file.
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "hca/device/limits.h"
+#include "hca/mlx5/device_calls.h"
+
+extern "C" const turnout::hca::Mlx5DeviceCalls* turnout_mlx5_device(void (*mark)(int fd, bool ours,
+                                                                                 bool command));
+
+namespace turnout::hca::fuzz {
+namespace {
+
+class Bytes {
+ public:
+  Bytes(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}
+  [[nodiscard]] bool empty() const { return left_ == 0; }
+  // What is missing at the end is 0.
+  template <class T>
+  T get() {
+    T value{};
+    take(&value, sizeof value);
+    return value;
+  }
+  void take(void* to, std::size_t bytes) {
+    const std::size_t n = std::min(bytes, left_);
+    if (n > 0) std::memcpy(to, data_, n);
+    data_ += n;
+    left_ -= n;
+  }
+
+ private:
+  const std::uint8_t* data_;
+  std::size_t left_;
+};
+
+std::set<int> marks;
+const Mlx5DeviceCalls* calls = nullptr;
+
+void mark(int fd, bool ours, bool) {
+  if (ours) {
+    marks.insert(fd);
+  } else {
+    marks.erase(fd);
+  }
+}
+
+void on_bus_error(int, siginfo_t* info, void* context) {
+  if (!calls->bus_error(info, context)) std::abort();
+}
+
+constexpr std::size_t kArenaBytes = 1U << 16;
+constexpr std::size_t kQueues = 0x2000;  // offset of those of the first two queue pairs
+constexpr std::uint32_t kBlocks = 16;
+
+// Memory that commands may name, with nothing near it.
+std::uint8_t* arena() {
+  static std::uint8_t* const at = [] {
+    constexpr std::size_t kGuard = std::size_t{1} << 32;
+    auto* const all = static_cast<std::uint8_t*>(
+        mmap(nullptr, 2 * kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (all == MAP_FAILED || mprotect(all + kGuard, kArenaBytes, PROT_READ | PROT_WRITE) != 0) {
+      std::abort();
+    }
+    return all + kGuard;
+  }();
+  return at;
+}
+
+class Program {
+ public:
+  Program() {
+    std::memset(arena(), 0, kArenaBytes);
+    fd_ = calls->open(0);
+    if (fd_ < 0) std::abort();
+    mlx5_ib_alloc_ucontext_req_v2 driver{};
+    driver.total_num_bfregs = 16;
+    driver.max_cqe_version = 1;
+    command(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context{}, &driver, sizeof driver);
+    page_ = static_cast<std::uint8_t*>(mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, fd_, 0));
+    if (page_ == MAP_FAILED) std::abort();
+    command(IB_USER_VERBS_CMD_ALLOC_PD, ib_uverbs_alloc_pd{});
+    ib_uverbs_reg_mr region{};
+    region.start = region.hca_va = address(0);
+    region.length = kArenaBytes;
+    region.access_flags = 0xf;
+    command(IB_USER_VERBS_CMD_REG_MR, region);
+    std::memcpy(&key_, answer_ + 4, sizeof key_);
+    make_pair();
+  }
+  ~Program() {
+    munmap(page_, 4096);
+    // Events first, or the file: both must do.
+    if (answer_[0] % 2 == 0) calls->close(fd_);
+    while (!marks.empty()) calls->close(*marks.begin());
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void run(Bytes& in) {
+    for (int steps = 0; !in.empty() && steps < 64; ++steps) {
+      switch (in.get<std::uint8_t>() % 9) {
+        case 0:
+          any_command(in);
+          break;
+        case 1:
+          make_cq(in);
+          break;
+        case 2:
+          make_qp(in);
+          break;
+        case 3:
+          move_qp(in);
+          break;
+        case 4:
+          make_srq(in);
+          break;
+        case 5:
+          scribble(in);
+          break;
+        case 6:
+          ring(in);
+          break;
+        case 7:
+          post(in);
+          break;
+        default:
+          events();
+          break;
+      }
+    }
+  }
+
+ private:
+  static std::uint64_t address(std::size_t offset) {
+    return reinterpret_cast<std::uint64_t>(arena()) + offset;
+  }
+  // Of 256 bytes each.
+  static std::uint64_t place(Bytes& in) {
+    return address(std::size_t{in.get<std::uint8_t>()} * (kArenaBytes / 256));
+  }
+  template <class Request>
+  void command(std::uint32_t number, Request request, const void* driver = nullptr,
+               std::size_t driver_bytes = 0) {
+    if constexpr (requires { request.response; }) {
+      request.response = reinterpret_cast<std::uint64_t>(answer_);
+    }
+    std::vector<std::uint8_t> bytes(sizeof(ib_uverbs_cmd_hdr) + sizeof request + driver_bytes);
+    const ib_uverbs_cmd_hdr head{number, static_cast<std::uint16_t>(bytes.size() / 4),
+                                 sizeof answer_ / 4};
+    std::memcpy(bytes.data(), &head, sizeof head);
+    std::memcpy(bytes.data() + sizeof head, &request, sizeof request);
+    if (driver_bytes > 0)
+      std::memcpy(bytes.data() + sizeof head + sizeof request, driver, driver_bytes);
+    (void)calls->write(fd_, bytes.data(), bytes.size());
+  }
+  // Two queue pairs that are connected to each other: their queues lie in the first pages.
+  void make_pair() {
+    ib_uverbs_create_cq cq{};
+    cq.cqe = 15;
+    cq.comp_channel = -1;
+    const mlx5_ib_create_cq where{address(0x1000), address(0x100), 64, 0, 0, 0, 0, 0, 0};
+    command(IB_USER_VERBS_CMD_CREATE_CQ, cq, &where, sizeof where);
+    for (std::size_t i = 0; i < 2; ++i) {
+      ib_uverbs_create_qp request{};
+      request.qp_type = IBV_QPT_RC;
+      mlx5_ib_create_qp driver{};
+      driver.buf_addr = address(kQueues + i * 0x1000);
+      driver.db_addr = address(0x200 + i * 8);
+      driver.sq_wqe_count = kBlocks;
+      driver.rq_wqe_count = 8;
+      driver.rq_wqe_shift = 5;
+      command(IB_USER_VERBS_CMD_CREATE_QP, request, &driver, sizeof driver);
+      std::memcpy(&numbers_[i], answer_ + 4, sizeof numbers_[0]);
+    }
+    Bytes first(reinterpret_cast<const std::uint8_t*>("\x04"), 1);
+    Bytes second(reinterpret_cast<const std::uint8_t*>("\x01"), 1);
+    move_qp(first);
+    move_qp(second);
+    next_ = 2;
+  }
+  // A request of one of the two that begins well, or a receive.
+  void post(Bytes& in) {
+    constexpr std::uint8_t kOpcodes[] = {0x00, 0x01, 0x08, 0x09, 0x0a, 0x0b, 0x10, 0x11,
+                                         0x12, 0x14, 0x1b, 0x25, 0x0a, 0x08, 0x10, 0x0a};
+    const auto shape = in.get<std::uint8_t>(), units = in.get<std::uint8_t>();
+    const std::size_t which = shape & 1;
+    std::uint8_t* const receives = arena() + kQueues + which * 0x1000;
+    auto* const counts = reinterpret_cast<std::uint32_t*>(arena() + 0x200 + which * 8);
+    const auto key = __builtin_bswap32(key_);
+    if ((shape & 2) != 0) {
+      const std::uint32_t count = __builtin_bswap32(counts[0]);
+      std::uint8_t* const at = receives + (count & 7) * 32;
+      in.take(at, 32);
+      if ((shape & 4) != 0) std::memcpy(at + 4, &key, sizeof key);
+      counts[0] = __builtin_bswap32(count + 1);
+      return;
+    }
+    std::uint8_t* const sends = receives + 8 * 32;
+    const std::uint32_t count = __builtin_bswap32(counts[1]);
+    std::uint8_t wqe[16 * 64] = {};
+    const std::uint32_t bytes = (units & 63U) * 16;
+    wqe[3] = kOpcodes[shape >> 4];
+    wqe[7] = units & 63;
+    wqe[11] = 8;
+    in.take(wqe + 12, bytes > 12 ? bytes - 12 : 0);
+    // A key, and an address, where a segment of a pointer or of the remote side has them.
+    for (std::uint32_t i = 16; i < bytes && (shape & 4) != 0; i += 16) {
+      if ((wqe[i] & 0x80) != 0) continue;
+      const std::uint64_t to = __builtin_bswap64(address(wqe[i + 15] * std::size_t{128}));
+      const bool remote = i == 16 && wqe[3] != 0x0a && wqe[3] != 0x0b && wqe[3] != 0x01;
+      std::memcpy(wqe + i + (remote ? 0 : 8), &to, sizeof to);
+      std::memcpy(wqe + i + (remote ? 8 : 4), &key, sizeof key);
+      if (!remote) wqe[i] = wqe[i + 1] = 0;
+    }
+    for (std::uint32_t i = 0; i < bytes; ++i) {
+      sends[((count & (kBlocks - 1)) * 64 + i) % (kBlocks * 64)] = wqe[i];
+    }
+    counts[1] = __builtin_bswap32(count + (bytes + 63) / 64);
+    if ((shape & 8) != 0) return;  // rung later
+    store(0x800, numbers_[which] << 8);
+  }
+  void store(std::size_t offset, std::uint32_t second) const {
+    auto* const at = reinterpret_cast<std::uint64_t*>(page_ + offset);
+    __atomic_store_n(at, std::uint64_t{__builtin_bswap32(second)} << 32, __ATOMIC_RELEASE);
+  }
+  void any_command(Bytes& in) {
+    const auto number = in.get<std::uint8_t>();
+    const auto shape = in.get<std::uint8_t>();
+    const auto units = in.get<std::uint8_t>();
+    std::vector<std::uint8_t> bytes;
+    const auto put = [&bytes](const auto& part) {
+      const auto* const from = reinterpret_cast<const std::uint8_t*>(&part);
+      bytes.insert(bytes.end(), from, from + sizeof part);
+    };
+    const auto to =
+        (shape & 2) != 0 ? in.get<std::uint64_t>() : reinterpret_cast<std::uint64_t>(answer_);
+    std::size_t body = 0;
+    if ((shape & 1) != 0) {
+      const auto more = static_cast<std::uint16_t>(in.get<std::uint8_t>() % 16);
+      put(ib_uverbs_cmd_hdr{number % 64U | IB_USER_VERBS_CMD_FLAG_EXTENDED,
+                            static_cast<std::uint16_t>(units % 24), 16});
+      put(ib_uverbs_ex_cmd_hdr{to, more, 16, 0});
+      body = (units % 24U + more) * std::size_t{8};
+    } else {
+      const std::size_t words = 4 + units % 56U;
+      put(ib_uverbs_cmd_hdr{number % 64U, static_cast<std::uint16_t>(words), 64});
+      put(to);
+      body = (words - 4) * 4;
+    }
+    const std::size_t begin = bytes.size();
+    bytes.resize(begin + body);
+    in.take(bytes.data() + begin, body);
+    // Addresses that are right, at places that the input chooses.
+    for (auto n = static_cast<unsigned>(shape >> 2 & 3); n > 0 && body >= 8; --n) {
+      const std::uint64_t value = place(in);
+      const std::size_t at = in.get<std::uint8_t>() % (body / 8) * 8;
+      std::memcpy(bytes.data() + begin + at, &value, sizeof value);
+    }
+    if ((shape & 0x40) != 0) bytes.resize(bytes.size() - std::min<std::size_t>(4, body));
+    (void)calls->write(fd_, bytes.data(), bytes.size());
+  }
+  void make_cq(Bytes& in) {
+    const auto shape = in.get<std::uint8_t>();
+    ib_uverbs_create_cq request{};
+    request.cqe = (2U << shape % 6) - 1;
+    request.comp_channel = (shape & 0x40) != 0 && !marks.empty() ? *marks.rbegin() : -1;
+    const std::uint64_t buffer = place(in), doorbell = place(in);
+    const mlx5_ib_create_cq driver{buffer, doorbell, (shape & 0x80) != 0 ? 128U : 64U, 0, 0, 0, 0,
+                                   0,      0};
+    command(IB_USER_VERBS_CMD_CREATE_CQ, request, &driver, sizeof driver);
+  }
+  void make_qp(Bytes& in) {
+    constexpr std::uint8_t kTypes[] = {2, 3, 4, 9, 10, 0xff, 0xff, 2};
+    const auto shape = in.get<std::uint8_t>(), queues = in.get<std::uint8_t>();
+    ib_uverbs_create_qp request{};
+    request.qp_type = kTypes[shape % 8];
+    request.send_cq_handle = queues & 3;
+    request.recv_cq_handle = queues >> 2 & 3;
+    request.srq_handle = queues >> 4 & 1;
+    request.is_srq = queues >> 5 & 1;
+    mlx5_ib_create_qp driver{};
+    driver.flags = shape % 8 == 5   ? MLX5_QP_FLAG_TYPE_DCT
+                   : shape % 8 == 6 ? MLX5_QP_FLAG_TYPE_DCI
+                                    : 0U;
+    driver.buf_addr = place(in);
+    driver.db_addr = place(in);
+    driver.sq_wqe_count = 1U << (shape >> 3 & 7);
+    driver.rq_wqe_count = 1U << (shape >> 3 & 3);
+    driver.rq_wqe_shift = 4 + (shape >> 6);
+    command(IB_USER_VERBS_CMD_CREATE_QP, request, &driver, sizeof driver);
+    std::memcpy(&numbers_[next_++ % 4], answer_ + 4, sizeof numbers_[0]);
+  }
+  // To RTS, or to the state that the input says.
+  void move_qp(Bytes& in) {
+    const auto shape = in.get<std::uint8_t>();
+    ib_uverbs_modify_qp r{};
+    r.qp_handle = shape & 3;
+    r.port_num = r.dest.port_num = 1;
+    r.dest.dlid = 1;
+    r.qp_access_flags = 0xe;
+    r.path_mtu = IBV_MTU_4096;
+    r.dest_qp_num = numbers_[shape >> 2 & 3];
+    r.min_rnr_timer = 1;
+    r.timeout = 1;
+    r.retry_cnt = r.rnr_retry = 1;
+    const auto to = [&](std::uint8_t state, int mask) {
+      r.qp_state = state;
+      r.attr_mask = static_cast<std::uint32_t>(mask | IBV_QP_STATE);
+      command(IB_USER_VERBS_CMD_MODIFY_QP, r);
+    };
+    if ((shape & 0x80) != 0) return to(shape >> 4 & 7, 0);
+    constexpr int kPort = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+    constexpr int kPeer = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    constexpr int kAnswers = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    constexpr int kRequests =
+        IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    switch (shape >> 4 & 7) {
+      case 0:  // RC, and XRC
+        to(IBV_QPS_INIT, kPort | IBV_QP_ACCESS_FLAGS);
+        to(IBV_QPS_RTR, kPeer | kAnswers);
+        return to(IBV_QPS_RTS, IBV_QP_SQ_PSN | kRequests);
+      case 1:  // UC
+        to(IBV_QPS_INIT, kPort | IBV_QP_ACCESS_FLAGS);
+        to(IBV_QPS_RTR, kPeer);
+        return to(IBV_QPS_RTS, IBV_QP_SQ_PSN);
+      case 2:  // UD
+        to(IBV_QPS_INIT, kPort | IBV_QP_QKEY);
+        to(IBV_QPS_RTR, 0);
+        return to(IBV_QPS_RTS, IBV_QP_SQ_PSN);
+      case 3:  // a DCI
+        to(IBV_QPS_INIT, kPort);
+        to(IBV_QPS_RTR, IBV_QP_PATH_MTU);
+        return to(IBV_QPS_RTS, IBV_QP_SQ_PSN | kRequests);
+      default:  // a DCT
+        to(IBV_QPS_INIT, kPort | IBV_QP_ACCESS_FLAGS);
+        return to(IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER);
+    }
+  }
+  void make_srq(Bytes& in) {
+    const auto shape = in.get<std::uint8_t>();
+    ib_uverbs_create_srq request{};
+    request.max_wr = (2U << shape % 6) - 1;
+    request.max_sge = 1 + (shape >> 6);
+    request.srq_limit = shape >> 3 & 7;
+    const std::uint64_t buffer = place(in), doorbell = place(in);
+    const mlx5_ib_create_srq driver{buffer, doorbell, 0, 0, shape, 0};
+    command(IB_USER_VERBS_CMD_CREATE_SRQ, request, &driver, sizeof driver);
+  }
+  static void scribble(Bytes& in) {
+    const auto offset = std::size_t{in.get<std::uint16_t>()} & ~std::size_t{3};
+    const std::size_t bytes =
+        std::min<std::size_t>(in.get<std::uint8_t>() + std::size_t{1}, kArenaBytes - offset);
+    in.take(arena() + offset, bytes);
+  }
+  void ring(Bytes& in) {
+    const auto shape = in.get<std::uint8_t>();
+    const std::size_t offset = (shape & 1) != 0 ? 0x20 : 0x800;
+    const std::uint32_t number =
+        (shape & 2) != 0 ? in.get<std::uint32_t>() : numbers_[shape >> 2 & 3] << 8;
+    store(offset, number);
+  }
+  static void events() {
+    std::uint8_t bytes[64];
+    for (const int fd : std::set<int>(marks)) {
+      // Events of objects that are gone are skipped: then a read would wait for the next.
+      fcntl(fd, F_SETFL, O_NONBLOCK);
+      (void)calls->read(fd, bytes, sizeof bytes);
+    }
+  }
+
+  int fd_ = -1;
+  std::uint32_t key_ = 0;
+  std::uint8_t* page_ = nullptr;
+  std::uint8_t answer_[256] = {};
+  std::uint32_t numbers_[4] = {};
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+}  // namespace turnout::hca::fuzz
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  using namespace turnout::hca::fuzz;
+  setenv("TURNOUT_FABRIC", ("fuzz.mlx5." + std::to_string(getpid())).c_str(), 1);
+  setenv("TURNOUT_FABRIC_SIZE", "256MiB", 1);
+  setenv("TURNOUT_LOG", "off", 1);
+  calls = turnout_mlx5_device(mark);
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigaction(SIGBUS, &action, nullptr);
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  turnout::hca::fuzz::Bytes in(data, size);
+  turnout::hca::fuzz::Program program;
+  program.run(in);
+  return 0;
+}
