@@ -78,10 +78,29 @@ constexpr IoctlCommand::Attribute kCreateQp[] = {
     {UVERBS_ATTR_UHW_OUT, Kind::answer, 4, false},
 };
 
+constexpr IoctlCommand::Attribute kCreateSrq[] = {
+    {UVERBS_ATTR_CREATE_SRQ_HANDLE, Kind::new_handle},
+    {UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, Kind::handle},
+    {UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, Kind::value, 8},
+    {UVERBS_ATTR_CREATE_SRQ_MAX_WR, Kind::value, 4},
+    {UVERBS_ATTR_CREATE_SRQ_MAX_SGE, Kind::value, 4},
+    {UVERBS_ATTR_CREATE_SRQ_LIMIT, Kind::value, 4},
+    {UVERBS_ATTR_CREATE_SRQ_TYPE, Kind::value, 8},
+    {UVERBS_ATTR_CREATE_SRQ_EVENT_FD, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, Kind::answer, 4},
+    {UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, Kind::answer, 4},
+    {UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, Kind::answer, 4, false},
+    {UVERBS_ATTR_UHW_IN, Kind::list, 1},
+    {UVERBS_ATTR_UHW_OUT, Kind::answer, 4, false},
+};
+
 }  // namespace
 
 const CommandFile::IoctlEntry CommandFile::kIoctlCommands[] = {
     {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateCq, &CommandFile::create_cq},
+    {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateSrq, &CommandFile::create_srq},
     {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &CommandFile::create_qp},
 };
 

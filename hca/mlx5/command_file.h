@@ -81,6 +81,7 @@ class CommandFile {
   static const IoctlEntry kIoctlCommands[];
   // What both forms of a command say.
   struct CqRequest;
+  struct SrqRequest;
 
   int get_context(Mlx5Command& command);
   int query_device(Mlx5Command& command);
@@ -100,8 +101,9 @@ class CommandFile {
   int destroy_cq(Mlx5Command& command);
   int create_srq(Mlx5Command& command);
   int create_xsrq(Mlx5Command& command);
-  int make_srq(Mlx5Command& command, std::uint64_t user_handle, std::uint32_t pd,
-               ibv_srq_init_attr attr, const std::uint32_t* xrc);
+  int create_srq(IoctlCommand& command);
+  int make_srq(const SrqRequest& request, const mlx5_ib_create_srq& mlx5,
+               ib_uverbs_create_srq_resp& answer);
   int modify_srq(Mlx5Command& command);
   int query_srq(Mlx5Command& command);
   int destroy_srq(Mlx5Command& command);

@@ -26,6 +26,16 @@ struct CommandFile::CqRequest {
   bool unchecked;  // overruns are the program's affair
 };
 
+struct CommandFile::SrqRequest {
+  struct Xrc {
+    std::uint32_t domain, cq;
+  };
+  std::uint64_t user_handle;
+  std::uint32_t pd;
+  ibv_srq_attr limits;
+  std::optional<Xrc> xrc;
+};
+
 int CommandFile::create_channel(Mlx5Command& command) {
   (void)command.request<ib_uverbs_create_comp_channel>();
   Channel* const channel = verbs().create_channel(*objects_.context);
@@ -182,9 +192,11 @@ int CommandFile::destroy_cq(Mlx5Command& command) {
   return command.answer(answer);
 }
 
-int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::uint32_t pd,
-                          ibv_srq_init_attr attr, const std::uint32_t* xrc) {
-  const auto mlx5 = command.driver_request<mlx5_ib_create_srq>();
+int CommandFile::make_srq(const SrqRequest& request, const mlx5_ib_create_srq& mlx5,
+                          ib_uverbs_create_srq_resp& answer) {
+  const auto& [user_handle, pd, limits, xrc] = request;
+  ibv_srq_init_attr attr{};
+  attr.attr = limits;
   const FileObjects::Domain* const domain = objects_.domains.find(pd);
   if (domain == nullptr || attr.attr.max_wr >= kMaxSrqWr || attr.attr.max_sge > kMaxSge ||
       (mlx5.flags & ~std::uint32_t{MLX5_SRQ_FLAG_SIGNATURE}) != 0) {
@@ -202,14 +214,13 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   }
   Xrcd* xrcd = nullptr;
   Cq* cq = nullptr;
-  if (xrc != nullptr) {
-    const XrcDomain* const found = xrc_domains_.find(xrc[0]);
-    const Queue* const queue = cqs_.find(xrc[1]);
+  if (xrc) {
+    const XrcDomain* const found = xrc_domains_.find(xrc->domain);
+    const Queue* const queue = cqs_.find(xrc->cq);
     if (found == nullptr || queue == nullptr) return EINVAL;
     xrcd = found->xrcd;
     cq = queue->cq;
   }
-  const ibv_srq_attr wanted = attr.attr;
   auto shared = std::unique_ptr<Shared>(new Shared{Told(user_handle)});
   attr.srq_context = &shared->told;
   attr.attr.max_wr = std::max(1U, entries - 1);
@@ -225,29 +236,66 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   where.user_index = mlx5.uidx & 0xff'ffff;
   where.linked = 1;
   objects_.engine->mlx5_queues().attach(*srq, where);
-  ib_uverbs_create_srq_resp answer{};
   answer.srq_handle = srqs_.add(std::move(shared));
   answer.max_wr = entries - 1;
-  answer.max_sge = wanted.max_sge;
+  answer.max_sge = limits.max_sge;
   answer.srqn = srq->number;
-  return command.answer(answer, mlx5_ib_create_srq_resp{srq->number, 0});
+  return 0;
 }
 
 int CommandFile::create_srq(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_create_srq>();
-  ibv_srq_init_attr attr{};
-  attr.attr = {asked.max_wr, asked.max_sge, asked.srq_limit};
-  return make_srq(command, asked.user_handle, asked.pd_handle, attr, nullptr);
+  const SrqRequest request{
+      asked.user_handle, asked.pd_handle, {asked.max_wr, asked.max_sge, asked.srq_limit}, {}};
+  ib_uverbs_create_srq_resp answer{};
+  if (const int error = make_srq(request, command.driver_request<mlx5_ib_create_srq>(), answer);
+      error != 0) {
+    return error;
+  }
+  return command.answer(answer, mlx5_ib_create_srq_resp{answer.srqn, 0});
 }
 
 int CommandFile::create_xsrq(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_create_xsrq>();
-  ibv_srq_init_attr attr{};
-  attr.attr = {asked.max_wr, asked.max_sge, asked.srq_limit};
-  const std::uint32_t xrc[] = {asked.xrcd_handle, asked.cq_handle};
   if (asked.srq_type != IBV_SRQT_BASIC && asked.srq_type != IBV_SRQT_XRC) return EOPNOTSUPP;
-  return make_srq(command, asked.user_handle, asked.pd_handle, attr,
-                  asked.srq_type == IBV_SRQT_XRC ? xrc : nullptr);
+  SrqRequest request{
+      asked.user_handle, asked.pd_handle, {asked.max_wr, asked.max_sge, asked.srq_limit}, {}};
+  if (asked.srq_type == IBV_SRQT_XRC) request.xrc = {asked.xrcd_handle, asked.cq_handle};
+  ib_uverbs_create_srq_resp answer{};
+  if (const int error = make_srq(request, command.driver_request<mlx5_ib_create_srq>(), answer);
+      error != 0) {
+    return error;
+  }
+  return command.answer(answer, mlx5_ib_create_srq_resp{answer.srqn, 0});
+}
+
+int CommandFile::create_srq(IoctlCommand& command) {
+  mlx5_ib_create_srq mlx5;
+  if (const int error = command.block(UVERBS_ATTR_UHW_IN, mlx5); error != 0) return error;
+  const auto type = command.value<std::uint64_t>(UVERBS_ATTR_CREATE_SRQ_TYPE);
+  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return EOPNOTSUPP;
+  SrqRequest request{command.value<std::uint64_t>(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE),
+                     command.handle(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
+                     {command.value<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_WR),
+                      command.value<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_SGE),
+                      command.value<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_LIMIT)},
+                     {}};
+  if (type == IBV_SRQT_XRC) {
+    if (!command.has(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE) ||
+        !command.has(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)) {
+      return EINVAL;
+    }
+    request.xrc = {command.handle(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE),
+                   command.handle(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)};
+  }
+  ib_uverbs_create_srq_resp made{};
+  if (const int error = make_srq(request, mlx5, made); error != 0) return error;
+  command.answer_handle(UVERBS_ATTR_CREATE_SRQ_HANDLE, made.srq_handle);
+  command.answer(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, std::uint32_t{made.max_wr});
+  command.answer(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, std::uint32_t{made.max_sge});
+  command.answer(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, std::uint32_t{made.srqn});
+  command.answer(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_srq_resp{made.srqn, 0});
+  return 0;
 }
 
 int CommandFile::modify_srq(Mlx5Command& command) {
