@@ -44,6 +44,7 @@ ALLOWED = {
     "hca/virtual": ["base", "hca/device"],
     "hca/engines": ["base", "hca/device", "hca/live", "hca/virtual"],
     "hca/abi": ["base", "hca/device"],
+    "hca/mlx5": ["base", "hca/device", "hca/live"],
     "hca/cm": ["base"],
     "hca/shim": ["hca/mlx5"],  # the interface of the device that it loads
     "provider": ["base", "core/types", "core/time", "core/report", "core", "core/memory", "core/protocol"],

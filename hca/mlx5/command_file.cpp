@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/mlx5/command_file.h"
 
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_ioctl.h>
+
+#include <algorithm>
 
 #include "base/log.h"
 #include "hca/device/common_objects.h"
@@ -16,15 +20,8 @@ const CommandFile::Entry CommandFile::kCommands[] = {
     {IB_USER_VERBS_CMD_QUERY_DEVICE, false, &CommandFile::query_device},
     {IB_USER_VERBS_EX_CMD_QUERY_DEVICE, true, &CommandFile::query_device_extended},
     {IB_USER_VERBS_CMD_QUERY_PORT, false, &CommandFile::query_port},
-    {IB_USER_VERBS_CMD_ALLOC_PD, false, &CommandFile::alloc_pd},
-    {IB_USER_VERBS_CMD_DEALLOC_PD, false, &CommandFile::dealloc_pd},
     {IB_USER_VERBS_CMD_OPEN_XRCD, false, &CommandFile::open_xrcd},
     {IB_USER_VERBS_CMD_CLOSE_XRCD, false, &CommandFile::close_xrcd},
-    {IB_USER_VERBS_CMD_REG_MR, false, &CommandFile::reg_mr},
-    {IB_USER_VERBS_CMD_REREG_MR, false, &CommandFile::rereg_mr},
-    {IB_USER_VERBS_CMD_DEREG_MR, false, &CommandFile::dereg_mr},
-    {IB_USER_VERBS_CMD_ALLOC_MW, false, &CommandFile::alloc_mw},
-    {IB_USER_VERBS_CMD_DEALLOC_MW, false, &CommandFile::dealloc_mw},
     {IB_USER_VERBS_CMD_ATTACH_MCAST, false, &CommandFile::attach_mcast},
     {IB_USER_VERBS_CMD_DETACH_MCAST, false, &CommandFile::detach_mcast},
     {IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, false, &CommandFile::create_channel},
@@ -47,20 +44,83 @@ const CommandFile::Entry CommandFile::kCommands[] = {
     {IB_USER_VERBS_CMD_DESTROY_QP, false, &CommandFile::destroy_qp},
 };
 
+namespace {
+
+using Kind = IoctlCommand::Kind;
+
+constexpr IoctlCommand::Attribute kCreateCq[] = {
+    {UVERBS_ATTR_CREATE_CQ_HANDLE, Kind::new_handle},
+    {UVERBS_ATTR_CREATE_CQ_CQE, Kind::value, 4},
+    {UVERBS_ATTR_CREATE_CQ_USER_HANDLE, Kind::value, 8},
+    {UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, Kind::value, 4},
+    {UVERBS_ATTR_CREATE_CQ_FLAGS, Kind::value, 4, false},
+    {UVERBS_ATTR_CREATE_CQ_RESP_CQE, Kind::answer, 4},
+    {UVERBS_ATTR_CREATE_CQ_EVENT_FD, Kind::handle, 0, false},
+    {UVERBS_ATTR_UHW_IN, Kind::list, 1},
+    {UVERBS_ATTR_UHW_OUT, Kind::answer, 4},
+};
+constexpr IoctlCommand::Attribute kCreateQp[] = {
+    {UVERBS_ATTR_CREATE_QP_HANDLE, Kind::new_handle},
+    {UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_QP_PD_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_QP_USER_HANDLE, Kind::value, 8},
+    {UVERBS_ATTR_CREATE_QP_CAP, Kind::list, sizeof(ib_uverbs_qp_cap)},
+    {UVERBS_ATTR_CREATE_QP_TYPE, Kind::value, 8},
+    {UVERBS_ATTR_CREATE_QP_FLAGS, Kind::value, 4, false},
+    {UVERBS_ATTR_CREATE_QP_EVENT_FD, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_QP_RESP_CAP, Kind::answer, sizeof(ib_uverbs_qp_cap)},
+    {UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, Kind::answer, 4},
+    {UVERBS_ATTR_UHW_IN, Kind::list, 1},
+    {UVERBS_ATTR_UHW_OUT, Kind::answer, 4, false},
+};
+
+constexpr IoctlCommand::Attribute kCreateSrq[] = {
+    {UVERBS_ATTR_CREATE_SRQ_HANDLE, Kind::new_handle},
+    {UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, Kind::handle},
+    {UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, Kind::value, 8},
+    {UVERBS_ATTR_CREATE_SRQ_MAX_WR, Kind::value, 4},
+    {UVERBS_ATTR_CREATE_SRQ_MAX_SGE, Kind::value, 4},
+    {UVERBS_ATTR_CREATE_SRQ_LIMIT, Kind::value, 4},
+    {UVERBS_ATTR_CREATE_SRQ_TYPE, Kind::value, 8},
+    {UVERBS_ATTR_CREATE_SRQ_EVENT_FD, Kind::handle, 0, false},
+    {UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, Kind::answer, 4},
+    {UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, Kind::answer, 4},
+    {UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, Kind::answer, 4, false},
+    {UVERBS_ATTR_UHW_IN, Kind::list, 1},
+    {UVERBS_ATTR_UHW_OUT, Kind::answer, 4, false},
+};
+
+}  // namespace
+
+const CommandFile::IoctlEntry CommandFile::kIoctlCommands[] = {
+    {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateCq, &CommandFile::create_cq},
+    {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateSrq, &CommandFile::create_srq},
+    {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &CommandFile::create_qp},
+};
+
 int CommandFile::write(const void* bytes, std::size_t count) {
   Mlx5Command command;
   if (const int error = command.read(bytes, count); error != 0) return error;
   const std::lock_guard lock(mutex_);
-  for (const Entry& entry : kCommands) {
-    if (entry.number != command.number() || entry.extended != command.extended()) continue;
-    const bool opens = entry.run == &CommandFile::get_context;
-    if (opens == (objects_.context != nullptr)) return EINVAL;
-    const int error = (this->*entry.run)(command);
+  const auto tell = [&](int error) {
     if (error != 0) {
       TURNOUT_LOG(hca, debug, "mlx5 command failed: {}{}: {}", command.number(),
                   command.extended() ? " (extended)" : "", std::strerror(error));
     }
     return error;
+  };
+  if (const auto error = memory_commands_.run(command)) return tell(*error);
+  for (const Entry& entry : kCommands) {
+    if (entry.number != command.number() || entry.extended != command.extended()) continue;
+    const bool opens = entry.run == &CommandFile::get_context;
+    if (opens == (objects_.context != nullptr)) return EINVAL;
+    return tell((this->*entry.run)(command));
   }
   TURNOUT_LOG(hca, debug, "mlx5 command failed: {}{}: this device does not have it",
               command.number(), command.extended() ? " (extended)" : "");
@@ -74,7 +134,18 @@ int CommandFile::control(unsigned long request, const void* argument) {
   const std::lock_guard lock(mutex_);
   // A context is made by write().
   if (objects_.context == nullptr) return EPROTONOSUPPORT;
-  const int error = ioctl_commands_.run(command);
+  const auto own = std::find_if(
+      std::begin(kIoctlCommands), std::end(kIoctlCommands), [&](const IoctlEntry& entry) {
+        return entry.object == command.object() && entry.method == command.method();
+      });
+  int error = 0;
+  if (own != std::end(kIoctlCommands)) {
+    error = command.check(own->attributes);
+    if (error == 0) error = (this->*own->run)(command);
+    if (error == 0) error = command.answer_error();
+  } else {
+    error = ioctl_commands_.run(command);
+  }
   if (error != 0) {
     TURNOUT_LOG(hca, debug, "mlx5 command failed: object {:#x}, method {:#x}: {}", command.object(),
                 command.method(), std::strerror(error));
@@ -154,10 +225,8 @@ void CommandFile::end() {
   srqs_.clear([this](Shared& shared) { (void)verbs().destroy_srq(*shared.srq); });
   cqs_.clear([this](Queue& queue) { (void)end(queue); });
   for (Channel* const channel : channels_) (void)verbs().destroy_channel(*channel);
-  windows_.clear([this](Window& window) { (void)verbs().dealloc_window(*window.mw); });
   ioctl_commands_.end();
-  objects_.regions.clear(
-      [this](FileObjects::Region& region) { (void)verbs().deregister(*region.mr); });
+  memory_commands_.end();
   xrc_domains_.clear([this](XrcDomain& domain) { (void)verbs().close_xrcd(*domain.xrcd); });
   objects_.domains.clear([](FileObjects::Domain& domain) { (void)destroy_domain(*domain.pd); });
   channels_.clear();

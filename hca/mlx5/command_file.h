@@ -7,17 +7,21 @@
 // thread.
 #pragma once
 
+#include <rdma/ib_user_verbs.h>
+
 #include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "hca/mlx5/command.h"
 #include "hca/mlx5/doorbells.h"
 #include "hca/mlx5/file_objects.h"
 #include "hca/mlx5/handles.h"
 #include "hca/mlx5/ioctl_commands.h"
+#include "hca/mlx5/memory_commands.h"
 #include "hca/mlx5/send_queue.h"
 
 namespace turnout::hca {
@@ -68,42 +72,46 @@ class CommandFile {
     Run run;
   };
   static const Entry kCommands[];
+  // Those of the newer interface that make queues: libibverbs wants them of imported contexts.
+  struct IoctlEntry {
+    std::uint16_t object, method;
+    std::span<const IoctlCommand::Attribute> attributes;
+    int (CommandFile::*run)(IoctlCommand&);
+  };
+  static const IoctlEntry kIoctlCommands[];
   // What both forms of a command say.
   struct CqRequest;
-  struct QpRequest;
+  struct SrqRequest;
 
   int get_context(Mlx5Command& command);
   int query_device(Mlx5Command& command);
   int query_device_extended(Mlx5Command& command);
   int query_port(Mlx5Command& command);
-  int alloc_pd(Mlx5Command& command);
-  int dealloc_pd(Mlx5Command& command);
   int open_xrcd(Mlx5Command& command);
   int close_xrcd(Mlx5Command& command);
-  int reg_mr(Mlx5Command& command);
-  int rereg_mr(Mlx5Command& command);
-  int dereg_mr(Mlx5Command& command);
-  int alloc_mw(Mlx5Command& command);
-  int dealloc_mw(Mlx5Command& command);
   int attach_mcast(Mlx5Command& command);
   int detach_mcast(Mlx5Command& command);
   int create_channel(Mlx5Command& command);
   int create_cq(Mlx5Command& command);
   int create_cq_extended(Mlx5Command& command);
-  int make_cq(const CqRequest& request, const Mlx5Command& command, std::uint32_t& handle);
+  int create_cq(IoctlCommand& command);
+  int make_cq(const CqRequest& request, const mlx5_ib_create_cq& mlx5, std::uint32_t& handle);
   int resize_cq(Mlx5Command& command);
   int modify_cq(Mlx5Command& command);
   int destroy_cq(Mlx5Command& command);
   int create_srq(Mlx5Command& command);
   int create_xsrq(Mlx5Command& command);
-  int make_srq(Mlx5Command& command, std::uint64_t user_handle, std::uint32_t pd,
-               ibv_srq_init_attr attr, const std::uint32_t* xrc);
+  int create_srq(IoctlCommand& command);
+  int make_srq(const SrqRequest& request, const mlx5_ib_create_srq& mlx5,
+               ib_uverbs_create_srq_resp& answer);
   int modify_srq(Mlx5Command& command);
   int query_srq(Mlx5Command& command);
   int destroy_srq(Mlx5Command& command);
   int create_qp(Mlx5Command& command);
   int create_qp_extended(Mlx5Command& command);
-  int make_qp(const QpRequest& request, const Mlx5Command& command, std::uint32_t& handle);
+  int create_qp(IoctlCommand& command);
+  int make_qp(const ib_uverbs_ex_create_qp& asked, const mlx5_ib_create_qp& mlx5,
+              std::uint32_t& handle);
   int open_qp(Mlx5Command& command);
   int modify_qp(Mlx5Command& command);
   int query_qp(Mlx5Command& command);
@@ -118,10 +126,8 @@ class CommandFile {
   EventFiles& events_;
   std::mutex mutex_;
   FileObjects objects_;
+  MemoryCommands memory_commands_{objects_};
   IoctlCommands ioctl_commands_{*this, objects_, events_};
-  struct Window {
-    Mw* mw;
-  };
   struct XrcDomain {
     Xrcd* xrcd;
   };
@@ -129,7 +135,6 @@ class CommandFile {
     Told told;
     Srq* srq = nullptr;
   };
-  Handles<Window> windows_;
   Handles<XrcDomain> xrc_domains_;
   Handles<Queue> cqs_;
   Handles<Shared> srqs_;

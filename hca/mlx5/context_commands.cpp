@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Commands of a context: its creation, queries, domains, regions, windows, groups.
+// Commands of a context: its creation, queries, XRC domains, groups.
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -9,6 +9,7 @@
 #include "hca/device/attributes.h"
 #include "hca/device/common_objects.h"
 #include "hca/mlx5/command_file.h"
+#include "hca/mlx5/store_instruction.h"
 
 namespace turnout::hca {
 namespace {
@@ -112,8 +113,13 @@ int CommandFile::get_context(Mlx5Command& command) {
   driver = {};
   driver.qp_tab_size = kMaxQps;
   driver.bf_reg_size = 0;  // stores of eight bytes only: each store is a fault
-  driver.tot_bfregs =
-      (asked.total_num_bfregs + kRegistersOfPage - 1) / kRegistersOfPage * kRegistersOfPage;
+  // Doorbell pages are made as they are needed (ioctl_commands.h), or all at once.
+  if ((asked.lib_caps & MLX5_LIB_CAP_DYN_UAR) != 0) {
+    driver.num_dyn_bfregs = kMaxRegisters;
+  } else {
+    driver.tot_bfregs =
+        (asked.total_num_bfregs + kRegistersOfPage - 1) / kRegistersOfPage * kRegistersOfPage;
+  }
   driver.cache_line_size = 64;
   driver.max_sq_desc_sz = kMlx5MaxBlocks * kMlx5BlockBytes;
   driver.max_rq_desc_sz = kMaxSge * kMlx5UnitBytes;
@@ -126,6 +132,10 @@ int CommandFile::get_context(Mlx5Command& command) {
   driver.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE;
   if (MappedPages::instance().make_clock())
     driver.clock_info_versions = 1U << MLX5_IB_CLOCK_INFO_V1;
+  if (kKnowsLoads) {
+    driver.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET;
+    driver.hca_core_clock_offset = kClockRegister;
+  }
   driver.log_uar_size = 12;
   driver.num_uars_per_page = 1;
   return command.answer(answer, driver);
@@ -161,8 +171,6 @@ int CommandFile::query_device_extended(Mlx5Command& command) {
   driver.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH |
                                           MLX5_IB_CQE_RES_FORMAT_CSUM |
                                           MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX;
-  driver.dci_streams_caps.max_log_num_concurent = kMaxLogStreams;
-  driver.dci_streams_caps.max_log_num_errored = kMaxLogStreams;
   return command.answer(out, driver);
 }
 
@@ -188,24 +196,6 @@ int CommandFile::query_port(Mlx5Command& command) {
   return command.answer(out);
 }
 
-int CommandFile::alloc_pd(Mlx5Command& command) {
-  (void)command.request<ib_uverbs_alloc_pd>();
-  Pd* const pd = verbs().alloc_pd(*objects_.context);
-  if (pd == nullptr) return errno;
-  const ib_uverbs_alloc_pd_resp answer{
-      objects_.domains.add(std::unique_ptr<FileObjects::Domain>(new FileObjects::Domain{pd}))};
-  return command.answer(answer, mlx5_ib_alloc_pd_resp{pd->number & 0xff'ffff});
-}
-
-int CommandFile::dealloc_pd(Mlx5Command& command) {
-  const std::uint32_t handle = command.request<ib_uverbs_dealloc_pd>().pd_handle;
-  const FileObjects::Domain* const domain = objects_.domains.find(handle);
-  if (domain == nullptr) return EINVAL;
-  if (const int error = destroy_domain(*domain->pd); error != 0) return error;
-  objects_.domains.remove(handle);
-  return 0;
-}
-
 int CommandFile::open_xrcd(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_open_xrcd>();
   Xrcd* const xrcd = verbs().open_xrcd(*objects_.context, static_cast<int>(asked.fd),
@@ -221,69 +211,6 @@ int CommandFile::close_xrcd(Mlx5Command& command) {
   if (domain == nullptr) return EINVAL;
   if (const int error = verbs().close_xrcd(*domain->xrcd); error != 0) return error;
   xrc_domains_.remove(handle);
-  return 0;
-}
-
-int CommandFile::reg_mr(Mlx5Command& command) {
-  const auto asked = command.request<ib_uverbs_reg_mr>();
-  const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
-  if (domain == nullptr) return EINVAL;
-  Mr* const mr =
-      verbs().register_memory(*domain->pd, reinterpret_cast<void*>(asked.start), asked.length,
-                              asked.hca_va, known_rights(asked.access_flags));
-  if (mr == nullptr) return errno;
-  return command.answer(ib_uverbs_reg_mr_resp{objects_.add(mr), mr->verbs.lkey, mr->verbs.rkey});
-}
-
-int CommandFile::rereg_mr(Mlx5Command& command) {
-  const auto asked = command.request<ib_uverbs_rereg_mr>();
-  const FileObjects::Region* const region = objects_.regions.find(asked.mr_handle);
-  if (region == nullptr) return EINVAL;
-  constexpr std::uint32_t kKnown =
-      IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
-  if ((asked.flags & ~kKnown) != 0 || asked.flags == 0) return EINVAL;
-  Reregistration change;
-  if ((asked.flags & IBV_REREG_MR_CHANGE_PD) != 0) {
-    const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
-    if (domain == nullptr) return EINVAL;
-    change.pd = domain->pd;
-  }
-  change.moves = (asked.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
-  change.address = reinterpret_cast<void*>(asked.start);
-  change.length = asked.length;
-  change.changes_access = (asked.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
-  change.access = known_rights(asked.access_flags);
-  if (const int error = verbs().reregister(*region->mr, change); error != 0) return error;
-  return command.answer(ib_uverbs_rereg_mr_resp{region->mr->verbs.lkey, region->mr->verbs.rkey});
-}
-
-int CommandFile::dereg_mr(Mlx5Command& command) {
-  const std::uint32_t handle = command.request<ib_uverbs_dereg_mr>().mr_handle;
-  const FileObjects::Region* const region = objects_.regions.find(handle);
-  if (region == nullptr) return EINVAL;
-  if (const int error = verbs().deregister(*region->mr); error != 0) return error;
-  objects_.regions.remove(handle);
-  return 0;
-}
-
-int CommandFile::alloc_mw(Mlx5Command& command) {
-  const auto asked = command.request<ib_uverbs_alloc_mw>();
-  const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
-  if (domain == nullptr || (asked.mw_type != IBV_MW_TYPE_1 && asked.mw_type != IBV_MW_TYPE_2)) {
-    return EINVAL;
-  }
-  Mw* const mw = verbs().alloc_window(*domain->pd, static_cast<ibv_mw_type>(asked.mw_type));
-  if (mw == nullptr) return errno;
-  return command.answer(ib_uverbs_alloc_mw_resp{
-      windows_.add(std::unique_ptr<Window>(new Window{mw})), mw->verbs.rkey});
-}
-
-int CommandFile::dealloc_mw(Mlx5Command& command) {
-  const std::uint32_t handle = command.request<ib_uverbs_dealloc_mw>().mw_handle;
-  const Window* const window = windows_.find(handle);
-  if (window == nullptr) return EINVAL;
-  if (const int error = verbs().dealloc_window(*window->mw); error != 0) return error;
-  windows_.remove(handle);
   return 0;
 }
 

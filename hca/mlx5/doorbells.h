@@ -46,7 +46,7 @@ class Doorbells {
   void remove(const Mlx5Cq& queue) noexcept;
 
   // True: the fault was a store to a doorbell, or the first access to a page of the device's memory
-  // (mapped_pages.h), and is dealt with.
+  // (mapped_pages.h), or a load of its clock, and is dealt with.
   [[nodiscard]] bool store(const siginfo_t& info, void* ucontext) noexcept;
 
  private:
@@ -54,7 +54,7 @@ class Doorbells {
   // Of those who look at all queues: then nobody uses one that was removed before.
   void wait_for_looks() const noexcept;
   Doorbells() noexcept;
-  enum class Page : std::uint8_t { other, doorbell, memory };
+  enum class Page : std::uint8_t { other, doorbell, memory, clock };
   // What the page is that was accessed; memory is there from then on.
   [[nodiscard]] Page look(std::uint64_t page) noexcept;
 

@@ -11,6 +11,7 @@
 
 #include <rdma/rdma_user_ioctl_cmds.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -37,6 +38,7 @@ class IoctlCommand {
   // Are these the attributes that there are? 0 or errno.
   [[nodiscard]] int check(std::span<const Attribute> known) const noexcept;
 
+  [[nodiscard]] bool has(std::uint16_t id) const noexcept { return find(id) != nullptr; }
   // Of checked attributes. What is not there reads as zero.
   [[nodiscard]] std::uint32_t handle(std::uint16_t id) const noexcept;
   template <class T>
@@ -52,6 +54,13 @@ class IoctlCommand {
   // A part of it, which lies within. 0 or EFAULT.
   [[nodiscard]] int list(std::uint16_t id, std::size_t at, void* to,
                          std::size_t bytes) const noexcept;
+
+  // A struct that is given as a list of its bytes: what is missing reads as zero. 0 or EFAULT.
+  template <class T>
+  [[nodiscard]] int block(std::uint16_t id, T& to) const noexcept {
+    to = {};
+    return has(id) ? list(id, 0, &to, std::min(sizeof to, list_bytes(id))) : 0;
+  }
 
   // Nothing is answered to whom did not ask.
   template <class T>

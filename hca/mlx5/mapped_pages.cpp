@@ -111,6 +111,10 @@ bool MappedPages::make_clock() noexcept {
   return true;
 }
 
+bool MappedPages::is_clock_register(std::uint64_t offset) noexcept {
+  return command_at(offset) == MLX5_IB_MMAP_CORE_CLOCK;
+}
+
 bool MappedPages::is_memory(std::uint64_t offset) noexcept {
   const std::uint64_t command = command_at(offset);
   return command == MLX5_IB_MMAP_DEVICE_MEM || command == MLX5_IB_MMAP_CLOCK_INFO;

@@ -18,6 +18,9 @@
 
 namespace turnout::hca {
 
+// Where the clock's register is in its page: eight bytes, big endian.
+inline constexpr std::uint32_t kClockRegister = 0;
+
 class MappedPages {
  public:
   static MappedPages& instance() noexcept;
@@ -33,7 +36,10 @@ class MappedPages {
   // Makes the page of the clock. False and errno.
   [[nodiscard]] bool make_clock() noexcept;
 
-  // Is the page at this offset of the command file no doorbell's?
+  // Is the page at this offset of the command file that of the clock's register? It is never
+  // mapped: every load faults.
+  [[nodiscard]] static bool is_clock_register(std::uint64_t offset) noexcept;
+  // Is it memory's?
   [[nodiscard]] static bool is_memory(std::uint64_t offset) noexcept;
   // Maps it at `page`, which is a mapping of the command file there. protection: of the mapping.
   // False: there is nothing at this offset.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Commands of queue pairs.
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -47,17 +49,12 @@ ib_uverbs_qp_dest answer_of(const ibv_ah_attr& from) noexcept {
 
 }  // namespace
 
-struct CommandFile::QpRequest {
-  ib_uverbs_ex_create_qp common;
-};
-
-int CommandFile::make_qp(const QpRequest& request, const Mlx5Command& command,
+int CommandFile::make_qp(const ib_uverbs_ex_create_qp& asked, const mlx5_ib_create_qp& mlx5,
                          std::uint32_t& handle) {
-  const ib_uverbs_ex_create_qp& asked = request.common;
-  const auto mlx5 = command.driver_request<mlx5_ib_create_qp>();
   constexpr std::uint32_t kKnownFlags = MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
                                         MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_TYPE_DCI |
-                                        MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_DCI_STREAM;
+                                        MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX |
+                                        MLX5_QP_FLAG_DCI_STREAM;
   if ((mlx5.flags & ~kKnownFlags) != 0 || asked.comp_mask != 0) return EOPNOTSUPP;
   if ((asked.create_flags & ~std::uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) {
     return EOPNOTSUPP;
@@ -186,27 +183,70 @@ ib_uverbs_create_qp_resp creation_answer(std::uint32_t handle, const Qp& qp,
 
 int CommandFile::create_qp(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_create_qp>();
-  QpRequest request{};
+  ib_uverbs_ex_create_qp request{};
   // The extended request is this one without `response`, and more behind it.
   static_assert(sizeof asked - sizeof asked.response ==
                 offsetof(ib_uverbs_ex_create_qp, comp_mask));
-  std::memcpy(static_cast<void*>(&request.common), &asked.user_handle,
+  std::memcpy(static_cast<void*>(&request), &asked.user_handle,
               offsetof(ib_uverbs_ex_create_qp, comp_mask));
   std::uint32_t handle = 0;
-  if (const int error = make_qp(request, command, handle); error != 0) return error;
-  return command.answer(creation_answer(handle, *qps_.find(handle)->qp, request.common),
+  if (const int error = make_qp(request, command.driver_request<mlx5_ib_create_qp>(), handle);
+      error != 0)
+    return error;
+  return command.answer(creation_answer(handle, *qps_.find(handle)->qp, request),
                         mlx5_ib_create_qp_resp{});
 }
 
 int CommandFile::create_qp_extended(Mlx5Command& command) {
-  const QpRequest request{command.request<ib_uverbs_ex_create_qp>()};
+  const auto request = command.request<ib_uverbs_ex_create_qp>();
   std::uint32_t handle = 0;
-  if (const int error = make_qp(request, command, handle); error != 0) return error;
+  if (const int error = make_qp(request, command.driver_request<mlx5_ib_create_qp>(), handle);
+      error != 0)
+    return error;
   ib_uverbs_ex_create_qp_resp answer{};
-  answer.base = creation_answer(handle, *qps_.find(handle)->qp, request.common);
+  answer.base = creation_answer(handle, *qps_.find(handle)->qp, request);
   answer.response_length = sizeof answer;
   mlx5_ib_create_qp_resp driver{};
   return command.answer(answer, driver);
+}
+
+int CommandFile::create_qp(IoctlCommand& command) {
+  mlx5_ib_create_qp mlx5;
+  ib_uverbs_qp_cap cap;
+  if (const int error = command.block(UVERBS_ATTR_UHW_IN, mlx5); error != 0) return error;
+  if (const int error = command.block(UVERBS_ATTR_CREATE_QP_CAP, cap); error != 0) return error;
+  constexpr std::uint32_t kSignalsAll = IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
+  const auto flags = command.value<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
+  const auto type = command.value<std::uint64_t>(UVERBS_ATTR_CREATE_QP_TYPE);
+  ib_uverbs_ex_create_qp request{};
+  request.user_handle = command.value<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
+  const std::uint16_t domain = type == IB_UVERBS_QPT_XRC_TGT ? UVERBS_ATTR_CREATE_QP_XRCD_HANDLE
+                                                             : UVERBS_ATTR_CREATE_QP_PD_HANDLE;
+  // Numbers that nothing has: of what is not given.
+  const auto handle_of = [&](std::uint16_t id) {
+    return command.has(id) ? command.handle(id) : UINT32_MAX;
+  };
+  request.pd_handle = handle_of(domain);
+  request.send_cq_handle = handle_of(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE);
+  request.recv_cq_handle = handle_of(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE);
+  request.srq_handle = handle_of(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE);
+  request.is_srq = command.has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE) ? 1 : 0;
+  request.max_send_wr = cap.max_send_wr;
+  request.max_recv_wr = cap.max_recv_wr;
+  request.max_send_sge = cap.max_send_sge;
+  request.max_recv_sge = cap.max_recv_sge;
+  request.max_inline_data = cap.max_inline_data;
+  request.sq_sig_all = (flags & kSignalsAll) != 0 ? 1 : 0;
+  request.qp_type = static_cast<std::uint8_t>(std::min<std::uint64_t>(type, UINT8_MAX));
+  request.create_flags = flags & ~kSignalsAll;
+  std::uint32_t handle = 0;
+  if (const int error = make_qp(request, mlx5, handle); error != 0) return error;
+  const ib_uverbs_create_qp_resp made = creation_answer(handle, *qps_.find(handle)->qp, request);
+  command.answer_handle(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
+  command.answer(UVERBS_ATTR_CREATE_QP_RESP_CAP, cap);
+  command.answer(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, std::uint32_t{made.qpn});
+  command.answer(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_qp_resp{});
+  return 0;
 }
 
 int CommandFile::open_qp(Mlx5Command& command) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Commands of completion channels, completion queues and shared receive queues.
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -10,12 +12,28 @@
 #include "hca/mlx5/command_file.h"
 
 namespace turnout::hca {
+namespace {
+
+constexpr std::uint32_t kKnownCqFlags =
+    IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+
+}  // namespace
 
 struct CommandFile::CqRequest {
   std::uint64_t user_handle;
   std::uint32_t cqe, comp_vector;
   std::int32_t comp_channel;
   bool unchecked;  // overruns are the program's affair
+};
+
+struct CommandFile::SrqRequest {
+  struct Xrc {
+    std::uint32_t domain, cq;
+  };
+  std::uint64_t user_handle;
+  std::uint32_t pd;
+  ibv_srq_attr limits;
+  std::optional<Xrc> xrc;
 };
 
 int CommandFile::create_channel(Mlx5Command& command) {
@@ -32,11 +50,17 @@ int CommandFile::create_channel(Mlx5Command& command) {
   return command.answer(ib_uverbs_create_comp_channel_resp{static_cast<std::uint32_t>(fd)});
 }
 
-int CommandFile::make_cq(const CqRequest& request, const Mlx5Command& command,
+int CommandFile::make_cq(const CqRequest& request, const mlx5_ib_create_cq& mlx5,
                          std::uint32_t& handle) {
-  const auto mlx5 = command.driver_request<mlx5_ib_create_cq>();
   // The library asks for one less than it has: a power of two.
   if (request.cqe >= kMaxCqe || (mlx5.cqe_size != 64 && mlx5.cqe_size != 128)) return EINVAL;
+  // One of the formats. A device that may compress need not.
+  constexpr unsigned kFormats = MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM |
+                                MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX;
+  if (mlx5.cqe_comp_en != 0 && (!std::has_single_bit(mlx5.cqe_comp_res_format) ||
+                                (mlx5.cqe_comp_res_format & kFormats) == 0)) {
+    return EINVAL;
+  }
   constexpr std::uint32_t kKnownFlags =
       MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD | MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
   if ((mlx5.flags & ~kKnownFlags) != 0) return EOPNOTSUPP;
@@ -82,7 +106,9 @@ int CommandFile::create_cq(Mlx5Command& command) {
   std::uint32_t handle = 0;
   const CqRequest request{asked.user_handle, asked.cqe, asked.comp_vector, asked.comp_channel,
                           false};
-  if (const int error = make_cq(request, command, handle); error != 0) return error;
+  if (const int error = make_cq(request, command.driver_request<mlx5_ib_create_cq>(), handle);
+      error != 0)
+    return error;
   const Cq& cq = *cqs_.find(handle)->cq;
   ib_uverbs_create_cq_resp answer{};
   answer.cq_handle = handle;
@@ -92,19 +118,42 @@ int CommandFile::create_cq(Mlx5Command& command) {
 
 int CommandFile::create_cq_extended(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_ex_create_cq>();
-  constexpr std::uint32_t kKnown =
-      IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
-  if (asked.comp_mask != 0 || (asked.flags & ~kKnown) != 0) return EOPNOTSUPP;
+  if (asked.comp_mask != 0 || (asked.flags & ~kKnownCqFlags) != 0) return EOPNOTSUPP;
   std::uint32_t handle = 0;
   const CqRequest request{asked.user_handle, asked.cqe, asked.comp_vector, asked.comp_channel,
                           (asked.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0};
-  if (const int error = make_cq(request, command, handle); error != 0) return error;
+  if (const int error = make_cq(request, command.driver_request<mlx5_ib_create_cq>(), handle);
+      error != 0)
+    return error;
   const Cq& cq = *cqs_.find(handle)->cq;
   ib_uverbs_ex_create_cq_resp answer{};
   answer.base.cq_handle = handle;
   answer.base.cqe = static_cast<std::uint32_t>(cq.verbs.cqe) - 1;
   answer.response_length = sizeof answer;
   return command.answer(answer, mlx5_ib_create_cq_resp{cq.index, 0});
+}
+
+int CommandFile::create_cq(IoctlCommand& command) {
+  mlx5_ib_create_cq mlx5;
+  if (const int error = command.block(UVERBS_ATTR_UHW_IN, mlx5); error != 0) return error;
+  const auto flags = command.value<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS);
+  if ((flags & ~kKnownCqFlags) != 0) return EOPNOTSUPP;
+  CqRequest request{};
+  request.user_handle = command.value<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
+  request.cqe = command.value<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
+  request.comp_vector = command.value<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR);
+  request.comp_channel =
+      command.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)
+          ? static_cast<std::int32_t>(command.handle(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL))
+          : -1;
+  request.unchecked = (flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0;
+  std::uint32_t handle = 0;
+  if (const int error = make_cq(request, mlx5, handle); error != 0) return error;
+  const Cq& cq = *cqs_.find(handle)->cq;
+  command.answer_handle(UVERBS_ATTR_CREATE_CQ_HANDLE, handle);
+  command.answer(UVERBS_ATTR_CREATE_CQ_RESP_CQE, static_cast<std::uint32_t>(cq.verbs.cqe) - 1);
+  command.answer(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{cq.index, 0});
+  return 0;
 }
 
 int CommandFile::resize_cq(Mlx5Command& command) {
@@ -143,9 +192,11 @@ int CommandFile::destroy_cq(Mlx5Command& command) {
   return command.answer(answer);
 }
 
-int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::uint32_t pd,
-                          ibv_srq_init_attr attr, const std::uint32_t* xrc) {
-  const auto mlx5 = command.driver_request<mlx5_ib_create_srq>();
+int CommandFile::make_srq(const SrqRequest& request, const mlx5_ib_create_srq& mlx5,
+                          ib_uverbs_create_srq_resp& answer) {
+  const auto& [user_handle, pd, limits, xrc] = request;
+  ibv_srq_init_attr attr{};
+  attr.attr = limits;
   const FileObjects::Domain* const domain = objects_.domains.find(pd);
   if (domain == nullptr || attr.attr.max_wr >= kMaxSrqWr || attr.attr.max_sge > kMaxSge ||
       (mlx5.flags & ~std::uint32_t{MLX5_SRQ_FLAG_SIGNATURE}) != 0) {
@@ -163,14 +214,13 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   }
   Xrcd* xrcd = nullptr;
   Cq* cq = nullptr;
-  if (xrc != nullptr) {
-    const XrcDomain* const found = xrc_domains_.find(xrc[0]);
-    const Queue* const queue = cqs_.find(xrc[1]);
+  if (xrc) {
+    const XrcDomain* const found = xrc_domains_.find(xrc->domain);
+    const Queue* const queue = cqs_.find(xrc->cq);
     if (found == nullptr || queue == nullptr) return EINVAL;
     xrcd = found->xrcd;
     cq = queue->cq;
   }
-  const ibv_srq_attr wanted = attr.attr;
   auto shared = std::unique_ptr<Shared>(new Shared{Told(user_handle)});
   attr.srq_context = &shared->told;
   attr.attr.max_wr = std::max(1U, entries - 1);
@@ -186,29 +236,66 @@ int CommandFile::make_srq(Mlx5Command& command, std::uint64_t user_handle, std::
   where.user_index = mlx5.uidx & 0xff'ffff;
   where.linked = 1;
   objects_.engine->mlx5_queues().attach(*srq, where);
-  ib_uverbs_create_srq_resp answer{};
   answer.srq_handle = srqs_.add(std::move(shared));
   answer.max_wr = entries - 1;
-  answer.max_sge = wanted.max_sge;
+  answer.max_sge = limits.max_sge;
   answer.srqn = srq->number;
-  return command.answer(answer, mlx5_ib_create_srq_resp{srq->number, 0});
+  return 0;
 }
 
 int CommandFile::create_srq(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_create_srq>();
-  ibv_srq_init_attr attr{};
-  attr.attr = {asked.max_wr, asked.max_sge, asked.srq_limit};
-  return make_srq(command, asked.user_handle, asked.pd_handle, attr, nullptr);
+  const SrqRequest request{
+      asked.user_handle, asked.pd_handle, {asked.max_wr, asked.max_sge, asked.srq_limit}, {}};
+  ib_uverbs_create_srq_resp answer{};
+  if (const int error = make_srq(request, command.driver_request<mlx5_ib_create_srq>(), answer);
+      error != 0) {
+    return error;
+  }
+  return command.answer(answer, mlx5_ib_create_srq_resp{answer.srqn, 0});
 }
 
 int CommandFile::create_xsrq(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_create_xsrq>();
-  ibv_srq_init_attr attr{};
-  attr.attr = {asked.max_wr, asked.max_sge, asked.srq_limit};
-  const std::uint32_t xrc[] = {asked.xrcd_handle, asked.cq_handle};
   if (asked.srq_type != IBV_SRQT_BASIC && asked.srq_type != IBV_SRQT_XRC) return EOPNOTSUPP;
-  return make_srq(command, asked.user_handle, asked.pd_handle, attr,
-                  asked.srq_type == IBV_SRQT_XRC ? xrc : nullptr);
+  SrqRequest request{
+      asked.user_handle, asked.pd_handle, {asked.max_wr, asked.max_sge, asked.srq_limit}, {}};
+  if (asked.srq_type == IBV_SRQT_XRC) request.xrc = {asked.xrcd_handle, asked.cq_handle};
+  ib_uverbs_create_srq_resp answer{};
+  if (const int error = make_srq(request, command.driver_request<mlx5_ib_create_srq>(), answer);
+      error != 0) {
+    return error;
+  }
+  return command.answer(answer, mlx5_ib_create_srq_resp{answer.srqn, 0});
+}
+
+int CommandFile::create_srq(IoctlCommand& command) {
+  mlx5_ib_create_srq mlx5;
+  if (const int error = command.block(UVERBS_ATTR_UHW_IN, mlx5); error != 0) return error;
+  const auto type = command.value<std::uint64_t>(UVERBS_ATTR_CREATE_SRQ_TYPE);
+  if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return EOPNOTSUPP;
+  SrqRequest request{command.value<std::uint64_t>(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE),
+                     command.handle(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
+                     {command.value<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_WR),
+                      command.value<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_SGE),
+                      command.value<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_LIMIT)},
+                     {}};
+  if (type == IBV_SRQT_XRC) {
+    if (!command.has(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE) ||
+        !command.has(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)) {
+      return EINVAL;
+    }
+    request.xrc = {command.handle(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE),
+                   command.handle(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE)};
+  }
+  ib_uverbs_create_srq_resp made{};
+  if (const int error = make_srq(request, mlx5, made); error != 0) return error;
+  command.answer_handle(UVERBS_ATTR_CREATE_SRQ_HANDLE, made.srq_handle);
+  command.answer(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, std::uint32_t{made.max_wr});
+  command.answer(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, std::uint32_t{made.max_sge});
+  command.answer(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, std::uint32_t{made.srqn});
+  command.answer(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_srq_resp{made.srqn, 0});
+  return 0;
 }
 
 int CommandFile::modify_srq(Mlx5Command& command) {

@@ -104,7 +104,23 @@ std::optional<StoreInstruction> decode_store(const std::uint8_t* code) noexcept 
   return stores_vector(byte) ? store(0, false, 0) : std::nullopt;
 }
 
+std::optional<LoadInstruction> decode_load(const std::uint8_t* code) noexcept {
+  constexpr std::uint8_t kMove = 0x8b;
+  std::uint32_t at = 0;
+  unsigned rex = 0;
+  if ((code[at] & 0xf0) == 0x40) rex = code[at++];
+  if (code[at++] != kMove) return {};
+  const std::uint32_t operand = operand_bytes(code + at);
+  if (operand == 0) return {};
+  const int number = ((code[at] >> 3) & 7) | ((rex & 4) != 0 ? 8 : 0);
+  return LoadInstruction{at + operand, (rex & 8) != 0 ? 8U : 4U, number};
+}
+
 #else
+
+std::optional<LoadInstruction> decode_load(const std::uint8_t*) noexcept {
+  return {};
+}
 
 std::optional<StoreInstruction> decode_store(const std::uint8_t*) noexcept {
   return StoreInstruction{4, 0, -1};

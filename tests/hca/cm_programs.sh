@@ -1,20 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Debian's rping, ucmatose, udaddy, cmtime, rdma_server and rdma_xserver with their clients, over the adapter
-# and its librdmacm. cm_programs.sh FOLDER-OF-LIBRDMACM
+# and its librdmacm. cm_programs.sh FOLDER-OF-LIBRDMACM [TURNOUT]: with the program `turnout`, over the system's
+# libibverbs and libmlx5 on the emulated mlx5.
 set -uo pipefail
-export LD_LIBRARY_PATH=$1
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+tree=$(mktemp -d)
+trap 'unset LD_PRELOAD; rm -rf "$scratch" "$tree"' EXIT
 for variable in ${!TURNOUT_*}; do unset "$variable"; done
 export TURNOUT_FABRIC=cm-programs-$$
 port=$((20000 + $$ % 10000))
+if [ $# -gt 1 ]; then
+  variables=$(XDG_RUNTIME_DIR=$tree "$2" verbs --mlx5 --env) || exit 1
+  eval "$variables"
+else
+  export LD_LIBRARY_PATH=$1
+fi
 
 fail() {
   cat "$scratch"/*
   printf 'FAILED: %s\n' "$*"
   exit 1
 }
+[ $# -eq 1 ] || ibv_devices | grep -q mlx5_0 || fail "no mlx5"
 listens() { grep -q "@turnout-cm-$(id -u)-$TURNOUT_FABRIC-[0-9a-f]*-$port-" /proc/net/unix; }
 
 # rping's server destroys its event channel while its other thread may be on its way back into

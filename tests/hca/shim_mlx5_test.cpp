@@ -411,6 +411,40 @@ TEST_F(ShimMlx5, KeepsTheSignalUnblocked) {
   sigaction(SIGUSR1, &old, nullptr);
 }
 
+TEST_F(ShimMlx5, TellsOfDuplicates) {
+  const int before = fake_->duplicates;
+  const int writes = fake_->writes;
+  const int copies[] = {dup(fd_), fcntl(fd_, F_DUPFD, 100), fcntl(fd_, F_DUPFD_CLOEXEC, 0)};
+  for (const int copy : copies) {
+    ASSERT_GE(copy, 0);
+    struct stat of {};
+    EXPECT_TRUE(fstat(copy, &of) == 0 && S_ISCHR(of.st_mode));
+    EXPECT_EQ(write(copy, "x", 1), 1);
+  }
+  EXPECT_GE(copies[1], 100);
+  EXPECT_EQ(fake_->duplicates, before + 3);
+  EXPECT_EQ(fake_->writes, writes + 3);
+  // Over a file of the program's, and the other way.
+  const int others = memfd_create("others", MFD_CLOEXEC);
+  ASSERT_EQ(dup2(fd_, others), others);
+  EXPECT_EQ(write(others, "x", 1), 1);
+  EXPECT_EQ(fake_->writes, writes + 4);
+  const int plain = memfd_create("plain", MFD_CLOEXEC);
+  ASSERT_EQ(dup3(plain, others, O_CLOEXEC), others);
+  EXPECT_EQ(write(others, "x", 1), 1);
+  EXPECT_EQ(fake_->writes, writes + 4);
+  EXPECT_EQ(fake_->duplicates, before + 5);
+  // These are no duplicates of the device's.
+  EXPECT_EQ(dup2(fd_, fd_), fd_);
+  EXPECT_EQ(fcntl(fd_, F_GETFD), FD_CLOEXEC);
+  const int copy = dup(plain);
+  EXPECT_EQ(fake_->duplicates, before + 5);
+  for (const int one : {copies[0], copies[1], copies[2], others, plain, copy}) {
+    EXPECT_EQ(close(one), 0);
+  }
+  EXPECT_EQ(fake_->closes, closes_ + 3);
+}
+
 TEST_F(ShimMlx5, LeavesTheParentsDescriptorsToIt) {
   // A child's own device is its own; what it inherited is closed and no more.
   EXPECT_EQ(status_of([&] {

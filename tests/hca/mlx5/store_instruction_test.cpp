@@ -19,8 +19,8 @@ namespace {
 class Code {
  public:
   explicit Code(const std::vector<std::uint8_t>& bytes) {
-    void* const pages = mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const pages =
+        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pages_ = static_cast<std::uint8_t*>(pages);
     mprotect(pages_ + kPage, kPage, PROT_NONE);
     at_ = pages_ + kPage - bytes.size();
@@ -38,9 +38,10 @@ class Code {
 };
 
 // `instruction` in the text, between two labels.
-#define ASSEMBLE(name, instruction)                                                        \
-  extern "C" const std::uint8_t name##_begin[], name##_end[];                              \
-  __asm__(".pushsection .text\n" #name "_begin: " instruction "\n" #name "_end:\nnop\n" \
+#define ASSEMBLE(name, instruction)                                      \
+  extern "C" const std::uint8_t name##_begin[], name##_end[];            \
+  __asm__(".pushsection .text\n" #name "_begin: " instruction "\n" #name \
+          "_end:\nnop\n"                                                 \
           ".popsection")
 
 ASSEMBLE(store_rax, "movq %rax, (%rdi)");
@@ -70,7 +71,10 @@ struct Known {
   std::uint32_t bytes;
   int general_register;
 };
-#define KNOWN(name, bytes, number) Known{name##_begin, name##_end, bytes, number}
+#define KNOWN(name, bytes, number)          \
+  Known {                                   \
+    name##_begin, name##_end, bytes, number \
+  }
 
 TEST(StoreInstruction, DecodesWhatCompilersMake) {
   const Known known[] = {
@@ -123,6 +127,30 @@ TEST(StoreInstruction, RefusesOthers) {
     const Code code(bytes);
     EXPECT_FALSE(decode_store(code.at()).has_value()) << int{bytes[0]} << ' ' << int{bytes[1]};
   }
+}
+
+ASSEMBLE(load_word, "movl (%rax), %edx");
+ASSEMBLE(load_word_near, "movl 4(%r9), %r10d");
+ASSEMBLE(load_long_indexed, "movq 8(%rsp,%rbx,4), %rdi");
+
+TEST(LoadInstruction, DecodesPlainLoads) {
+  const Known known[] = {
+      KNOWN(load_word, 4, 2),
+      KNOWN(load_word_near, 4, 10),
+      KNOWN(load_long_indexed, 8, 7),
+  };
+  for (const Known& one : known) {
+    const Code code({one.begin, one.end});
+    const auto found = decode_load(code.at());
+    const auto place = &one - known;
+    ASSERT_TRUE(found.has_value()) << place;
+    EXPECT_EQ(found->length, one.end - one.begin) << place;
+    EXPECT_EQ(found->bytes, one.bytes) << place;
+    EXPECT_EQ(found->general_register, one.general_register) << place;
+  }
+  EXPECT_FALSE(decode_load(Code({0x89, 0x07}).at()).has_value());        // a store
+  EXPECT_FALSE(decode_load(Code({0x8b, 0xc7}).at()).has_value());        // no memory
+  EXPECT_FALSE(decode_load(Code({0x66, 0x8b, 0x07}).at()).has_value());  // two bytes
 }
 
 }  // namespace
