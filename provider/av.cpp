@@ -96,6 +96,7 @@ class Insertion {
   // The answer of the call.
   [[nodiscard]] int end(void* context) {
     for (PeerResolver* resolver : av_.resolvers) resolver->expect(av_.size());
+    ++av_.domain.names_known;
     if (!av_.asynchronous) return inserted_;
     av_.events->push_insertion(&av_.fid, context, static_cast<std::uint64_t>(inserted_), failed_);
     return 0;
@@ -407,6 +408,7 @@ void AddressVector::copy_shared() {
     }
   }
   for (PeerResolver* resolver : resolvers) resolver->expect(size());
+  ++domain.names_known;
 }
 
 fi_addr_t AddressVector::find(const Address& address) {

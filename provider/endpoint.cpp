@@ -60,6 +60,12 @@ int close_endpoint(fid* f) {
     const Guard guard(ep.domain.lock);
     ep.end();
   }
+  if (ep.receives != nullptr) {
+    static_cast<void>(contain([&] {
+      if (ep.rx_cq != nullptr && ep.rx_cq->peer != nullptr) ep.rx_cq->peer->give_back(ep.domain);
+      return 0;
+    }));
+  }
   delete &ep;
   return result;
 }
@@ -329,7 +335,7 @@ int Ep::bind(AddressVector& av) {
 int Ep::bind(PeerReceives& peer) {
   assert(!enabled);
   if (&peer.domain != &domain) return -FI_EDOMAIN;
-  if (receives != nullptr || type != FI_EP_RDM) return -FI_EINVAL;
+  if (receives != nullptr || type != FI_EP_RDM || (caps & FI_PEER) == 0) return -FI_EINVAL;
   peer.join(*this);
   receives = path.receives = &peer;
   return 0;
@@ -457,14 +463,14 @@ void Ep::end() noexcept {
     events->forget(&fid);
     events->users.fetch_sub(1);
   }
-  for (Cq* cq : {tx_cq, rx_cq}) {
-    if (cq != nullptr) cq->leave(path);
-  }
-  if (receives != nullptr) receives->leave(*this);
   for (Cntr* cntr : counters) cntr->leave(path);
   path.peers.unbind();
   std::erase(domain.endpoints, this);
   core.reset();  // what it still reports while it ends goes to the queues
+  if (receives != nullptr) receives->leave(*this);
+  for (Cq* cq : {tx_cq, rx_cq}) {
+    if (cq != nullptr) cq->leave(path);
+  }
 }
 
 }  // namespace turnout::provider

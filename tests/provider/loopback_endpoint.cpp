@@ -93,6 +93,8 @@ LoopbackEndpoint::LoopbackEndpoint(EndpointOptions options)
 
 LoopbackEndpoint::~LoopbackEndpoint() {
   std::erase(alive(), this);
+  for (const Finished& end : finished_)
+    fail(end.report, end.completion, {Code::canceled, "the endpoint was closed"});
 }
 
 Result<PeerId> LoopbackEndpoint::peer(const Address& address) {
