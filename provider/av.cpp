@@ -141,6 +141,7 @@ int insert_each(AddressVector& av, std::size_t count, fi_addr_t* out, std::uint6
                 void* context, FoundAt&& found_at) {
   int answer = 0;
   {
+    const LateSignals signals;
     const Guard guard(av.domain.lock);
     Insertion insertion(av, count, out, flags, context);
     for (std::size_t i = 0; i < count; ++i) {

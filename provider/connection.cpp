@@ -144,6 +144,7 @@ void Connection::handle_message() {
 
 void Connection::ready() noexcept {
   static_cast<void>(contain([this] {
+    const LateSignals signals;
     const std::lock_guard hold(mutex_);
     switch (state()) {
       case State::connecting:
@@ -172,6 +173,7 @@ void Connection::ready() noexcept {
 }
 
 void Connection::tick() noexcept {
+  const LateSignals signals;
   const std::lock_guard hold(mutex_);
   if (state() != State::receiving_request || Clock::now() < deadline_) return;
   static_cast<void>(contain([this] {

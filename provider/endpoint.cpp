@@ -149,6 +149,7 @@ int with_data(fid_ep* f, const void* data, std::size_t length, Call&& call) {
   if (ep.type != FI_EP_MSG) return -FI_ENOSYS;
   if (length > ConnectionMessage::kMostData || (length != 0 && data == nullptr)) return -FI_EINVAL;
   return contain([&] {
+    const LateSignals signals;
     const Guard guard(ep.domain.lock);
     return call(ep, std::span(static_cast<const std::byte*>(data), length));
   });
