@@ -213,7 +213,7 @@ Found look_up_service(const AddressVector& av, const std::string& node, const ch
                       std::chrono::steady_clock::time_point end) {
   const AddressFormat& format = av.domain.format;
   if (is_address_text(node.c_str()) || service == nullptr)
-    return find(AddressFormat(FI_ADDR_STR).decode(node.c_str()), end);
+    return find(AddressFormat::decode_text(node, format.family()), end);
   const auto name = ServiceAddress::look_up(node.c_str(), service, {.family = format.family()});
   return find(name.ok() ? Result<Name>(Name(name.value())) : Result<Name>(name.status()), end);
 }

@@ -147,6 +147,11 @@ class DataPath {
     if (unread_errors_.has_error()) log_unread_errors();
     return moved;
   }
+  // The same, in progress of all that `asker` began.
+  bool move_for(const DataPath* asker) {
+    was_moved_ = asker != nullptr && asker != this;
+    return move();
+  }
   // Something waits for counters of the domain, or (null) nothing does.
   void watch(DeferredWorkQueue* work) noexcept {
     work_ = work;
@@ -211,6 +216,7 @@ class DataPath {
   const bool events_;  // FI_RMA_EVENT: targets count all one-sided operations
   bool closing_ = false;
   bool special_ = false;               // closing_, or something waits
+  bool was_moved_ = false;             // for another one, since it was asked last
   DeferredWorkQueue* work_ = nullptr;  // null: nothing waits for a counter
 };
 
