@@ -18,6 +18,7 @@
 #include "provider/info.h"
 #include "provider/ops.h"
 #include "provider/peer_receives.h"
+#include "provider/profile.h"
 
 namespace turnout::provider {
 namespace {
@@ -177,7 +178,7 @@ int set_name(fid* f, void* address, std::size_t length) {
   });
 }
 
-fi_ops ep_fid_ops = object_ops(close_endpoint, bind_endpoint, control_endpoint);
+fi_ops ep_fid_ops = object_ops(close_endpoint, bind_endpoint, control_endpoint, Profile::open);
 
 fi_ops_ep ep_ops = {
     .size = sizeof(fi_ops_ep),
@@ -257,6 +258,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   }
   domain.endpoints.push_back(made.get());
   if (domain.work.waiting()) made->path.watch(&domain.work);
+  if (!domain.profiles.empty()) Profile::watch(*made);
   *ep = made.release();
   return 0;
 }
@@ -467,6 +469,7 @@ void Ep::end() noexcept {
   for (Cntr* cntr : counters) cntr->leave(path);
   path.peers.unbind();
   std::erase(domain.endpoints, this);
+  Profile::forget(*this);
   core.reset();  // what it still reports while it ends goes to the queues
   if (receives != nullptr) receives->leave(*this);
   for (Cq* cq : {tx_cq, rx_cq}) {
