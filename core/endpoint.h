@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/settings.h"
 #include "base/status.h"
@@ -151,6 +152,15 @@ struct EndpointOptions {
   std::unique_ptr<Background> background;
 };
 
+// Told of messages that arrive while no receive waits for them, and when one is taken. Within the
+// calls of the endpoint, of which it may call watch_unexpected() and what is const.
+class UnexpectedWatcher {
+ public:
+  virtual ~UnexpectedWatcher() = default;
+  // Without a handle. `arrived`: else a receive, a claim or the caller's own matching took it.
+  virtual void on_unexpected(const TakenMessage& message, bool arrived) = 0;
+};
+
 class Endpoint {
  public:
   // Creates the queue pairs of the default transport, on a new device unless a memory domain is
@@ -204,6 +214,11 @@ class Endpoint {
   virtual bool cancel(void* context) = 0;
 
   virtual void set_remote_access(const RemoteAccess& access) = 0;
+
+  // Tells `watcher` from now on; null: nobody. It outlives the endpoint or is replaced before.
+  // Answers the messages that wait for a receive, without handles: tagged ones first, each kind in
+  // its order.
+  virtual std::vector<TakenMessage> watch_unexpected(UnexpectedWatcher* watcher) = 0;
 
   // The domain whose regions peers access through this endpoint.
   [[nodiscard]] virtual MemoryDomain& memory() noexcept = 0;

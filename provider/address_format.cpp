@@ -40,24 +40,6 @@ Result<Name> decode_internet(const void* bytes, std::size_t length, int family) 
   return Name(service);
 }
 
-// SCHEME://HOST:PORT, where an IPv6 address is in brackets.
-Result<Name> decode_text(const std::string& text) {
-  if (is_address_text(text.c_str())) return as_name(address_of(text));
-  const std::size_t scheme = text.find("://"), port = text.rfind(':');
-  constexpr std::string_view kSchemes[] = {"turnout", "fi_sockaddr", "fi_sockaddr_in",
-                                           "fi_sockaddr_in6"};
-  const bool known = std::find(std::begin(kSchemes), std::end(kSchemes),
-                               std::string_view(text).substr(0, std::min(scheme, text.size()))) !=
-                     std::end(kSchemes);
-  if (scheme == text.npos || !known || port == scheme || port + 1 == text.size())
-    return Status{
-        Code::invalid,
-        fmt::format("address {}: neither the text of an address nor turnout://HOST:PORT", text)};
-  std::string host = text.substr(scheme + 3, port - scheme - 3);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return as_name(ServiceAddress::look_up(host.c_str(), text.c_str() + port + 1, {}));
-}
-
 std::vector<std::byte> bytes_of(const void* from, std::size_t length) {
   const auto* const bytes = static_cast<const std::byte*>(from);
   return {bytes, bytes + length};
@@ -77,6 +59,35 @@ AddressFormat::AddressFormat(std::uint32_t number) noexcept : number_(number) {
 
 int AddressFormat::family() const noexcept {
   return number_ == FI_SOCKADDR_IN ? AF_INET : number_ == FI_SOCKADDR_IN6 ? AF_INET6 : AF_UNSPEC;
+}
+
+// An IPv6 address is in brackets.
+Result<Name> AddressFormat::decode_text(const std::string& text, int family) {
+  if (is_address_text(text.c_str())) return as_name(address_of(text));
+  const std::size_t scheme = text.find("://"), port = text.rfind(':');
+  struct Scheme {
+    std::string_view name;
+    int family;
+  };
+  constexpr Scheme kSchemes[] = {{"turnout", AF_UNSPEC},
+                                 {"fi_sockaddr", AF_UNSPEC},
+                                 {"fi_sockaddr_in", AF_INET},
+                                 {"fi_sockaddr_in6", AF_INET6}};
+  const auto* const known =
+      std::find_if(std::begin(kSchemes), std::end(kSchemes), [&](const Scheme& one) {
+        return one.name == std::string_view(text).substr(0, std::min(scheme, text.size()));
+      });
+  if (scheme == text.npos || known == std::end(kSchemes) || port == scheme ||
+      port + 1 == text.size())
+    return Status{
+        Code::invalid,
+        fmt::format("address {}: neither the text of an address nor turnout://HOST:PORT", text)};
+  if (family != AF_UNSPEC && known->family != AF_UNSPEC && family != known->family)
+    return Status{Code::invalid, fmt::format("address {}: of another family", text)};
+  std::string host = text.substr(scheme + 3, port - scheme - 3);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return as_name(ServiceAddress::look_up(host.c_str(), text.c_str() + port + 1,
+                                         {.family = family != AF_UNSPEC ? family : known->family}));
 }
 
 Result<Name> AddressFormat::decode(const void* bytes, std::size_t length) const {

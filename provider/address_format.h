@@ -47,6 +47,8 @@ class AddressFormat {
   // `length`: bytes that are there. May ask a name server about a text. Errors: invalid, and those
   // of Address::decode.
   [[nodiscard]] Result<Name> decode(const void* bytes, std::size_t length) const;
+  // SCHEME://HOST:PORT, or the text of an Address. The socket is of the family, if it says one.
+  [[nodiscard]] static Result<Name> decode_text(const std::string& text, int family = AF_UNSPEC);
   // As fi_connect and fi_av_straddr give a name, without a length.
   [[nodiscard]] Result<Name> decode(const void* bytes) const;
   // Number `i` of an array of fi_av_insert.

@@ -52,6 +52,25 @@ int* errors_of(std::uint64_t flags, void* context) noexcept {
   return (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
 }
 
+// What the log says of an address that was not inserted: why, and what to do.
+std::pair<std::string_view, std::string_view> explain(const Result<Address>& address, int error) {
+  constexpr std::string_view kNames =
+      "pass the name that fi_getname gave at the peer, or the host and port of an endpoint that is "
+      "enabled";
+  if (!address.ok()) return {address.status().text(), kNames};
+  switch (error) {
+    case FI_EINVAL:
+      return {"not an internet address", kNames};
+    case FI_EACCES:
+      return {"the vector is read-only and does not have it",
+              "insert it where it was opened without FI_READ"};
+    case FI_ENOMEM:
+      return {"the address vector is full", "remove unused addresses, or do without a name"};
+    default:
+      return {provider_error_text(error), "close the vector in all processes and open it again"};
+  }
+}
+
 // What was inserted, one after another; the addresses may be unknown.
 class Insertion {
  public:
@@ -72,22 +91,15 @@ class Insertion {
       error = FI_EINVAL;
     if (error == 0 && av_.size() >= kMaxAddresses) error = FI_ENOMEM;
     std::uint64_t index = 0;
-    if (error == 0) error = av_.add(address.value(), index);
+    if (error == 0) error = -contain([&] { return -av_.add(address.value(), index); });
+    if (error == 0) error = set_names(at, index, given);
     if (error == 0) {
-      if (named_) av_.set_user_id(index, out_[at]);
-      av_.set_name(index, given.value());
       if (out_ != nullptr) out_[at] = index;
       ++inserted_;
     } else {
-      const bool is_absent = error == FI_EACCES;  // from one opened with FI_READ
+      const auto [reason, remedy] = explain(address, error);
       TURNOUT_LOG(provider, warn, "fi_av_insert failed: address {} of {}: {}; {}", at, count_,
-                  !address.ok() ? address.status().text()
-                  : is_absent   ? "the vector is read-only and does not have it"
-                                : "the address vector is full",
-                  !address.ok() ? "pass the name that fi_getname gave at the peer, or the host and "
-                                  "port of an endpoint that is enabled"
-                  : is_absent   ? "insert it where it was opened without FI_READ"
-                                : "remove unused addresses, or do without a name");
+                  reason, remedy);
       if (out_ != nullptr) out_[at] = FI_ADDR_NOTAVAIL;
       failed_.emplace_back(at, error);
     }
@@ -96,12 +108,24 @@ class Insertion {
   // The answer of the call.
   [[nodiscard]] int end(void* context) {
     for (PeerResolver* resolver : av_.resolvers) resolver->expect(av_.size());
+    ++av_.domain.names_known;
     if (!av_.asynchronous) return inserted_;
     av_.events->push_insertion(&av_.fid, context, static_cast<std::uint64_t>(inserted_), failed_);
     return 0;
   }
 
  private:
+  // 0, or FI_ENOMEM, and it is not inserted.
+  int set_names(std::size_t at, std::uint64_t index, const Result<Name>& given) {
+    const int error = contain([&] {
+      if (named_) av_.set_user_id(index, out_[at]);
+      av_.set_name(index, given.value());
+      return 0;
+    });
+    if (error != 0) static_cast<void>(contain([&] { return av_.remove(index); }));
+    return -error;
+  }
+
   AddressVector& av_;
   const std::size_t count_;
   fi_addr_t* const out_;
@@ -140,6 +164,7 @@ int insert_each(AddressVector& av, std::size_t count, fi_addr_t* out, std::uint6
                 void* context, FoundAt&& found_at) {
   int answer = 0;
   {
+    const LateSignals signals;
     const Guard guard(av.domain.lock);
     Insertion insertion(av, count, out, flags, context);
     for (std::size_t i = 0; i < count; ++i) {
@@ -188,7 +213,7 @@ Found look_up_service(const AddressVector& av, const std::string& node, const ch
                       std::chrono::steady_clock::time_point end) {
   const AddressFormat& format = av.domain.format;
   if (is_address_text(node.c_str()) || service == nullptr)
-    return find(AddressFormat(FI_ADDR_STR).decode(node.c_str()), end);
+    return find(AddressFormat::decode_text(node, format.family()), end);
   const auto name = ServiceAddress::look_up(node.c_str(), service, {.family = format.family()});
   return find(name.ok() ? Result<Name>(Name(name.value())) : Result<Name>(name.status()), end);
 }
@@ -361,6 +386,7 @@ int AddressVector::remove(std::uint64_t index) {
   if (shared->read_only) return -FI_EACCES;
   {
     const SharedAddresses::Hold hold(*shared);
+    if (hold.error() != 0) return -hold.error();
     if (shared->at(index).magic != 0) shared->remove(index);  // or another process was first
   }
   refresh();
@@ -383,15 +409,18 @@ int AddressVector::insert_shared(const Address& address, std::uint64_t& index) {
   }
   {
     const SharedAddresses::Hold hold(*shared);
+    if (hold.error() != 0) return hold.error();
     index = shared->count();
+    if (index < addresses_.size()) return FI_EIO;  // of another address
     if (const int error = shared->append(address); error != 0) return error;
+    refresh();
   }
-  refresh();
-  return 0;
+  return index < addresses_.size() && addresses_[index] == address ? 0 : FI_EIO;
 }
 
+// Without the lock of the file: a count or removals are stored after what they tell of. What
+// changes meanwhile is seen by the next look.
 void AddressVector::copy_shared() {
-  const SharedAddresses::Hold hold(*shared);
   const std::uint64_t removals = shared->removals();
   for (std::uint64_t i = 0; removals != removals_ && i < addresses_.size(); ++i) {
     if (addresses_[i].magic != 0 && shared->at(i).magic == 0) forget(i);
@@ -407,6 +436,7 @@ void AddressVector::copy_shared() {
     }
   }
   for (PeerResolver* resolver : resolvers) resolver->expect(size());
+  ++domain.names_known;
 }
 
 fi_addr_t AddressVector::find(const Address& address) {

@@ -35,7 +35,7 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
 
   [[nodiscard]] bool in_use() const noexcept { return !resolvers.empty(); }
   // 0, or FI_E* of a shared one: FI_ENOMEM, FI_EACCES of one that is read-only and does not have
-  // it.
+  // it, FI_EIO of one whose content is damaged, or why it could not be locked.
   [[nodiscard]] int add(const Address& address, std::uint64_t& index) {
     if (shared != nullptr) return insert_shared(address, index);
     index = insert(address);
@@ -68,7 +68,7 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
       copy_shared();
     }
   }
-  // 0 or -FI_E*: -FI_EINVAL when none is there, -FI_EACCES.
+  // 0 or -FI_E*: -FI_EINVAL when none is there, -FI_EACCES, or as add().
   [[nodiscard]] int remove(std::uint64_t index);
   // FI_AV_USER_ID: what completions name it by instead of its index.
   void set_user_id(std::uint64_t index, fi_addr_t id) {

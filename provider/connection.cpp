@@ -155,6 +155,7 @@ void Connection::handle_message() {
 
 void Connection::ready() noexcept {
   static_cast<void>(contain([this] {
+    const LateSignals signals;
     const std::lock_guard hold(mutex_);
     switch (state()) {
       case State::connecting:
@@ -183,6 +184,7 @@ void Connection::ready() noexcept {
 }
 
 void Connection::tick() noexcept {
+  const LateSignals signals;
   const std::lock_guard hold(mutex_);
   if (state() != State::receiving_request || Clock::now() < deadline_) return;
   static_cast<void>(contain([this] {

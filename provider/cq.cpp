@@ -263,13 +263,15 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
 }
 
 void Cq::leave(DataPath& endpoint) noexcept {
+  // Completions of an owner's receives refer to what the endpoint has.
+  if (peer != nullptr) {
+    static_cast<void>(contain([&] { return peer->take(*this, SIZE_MAX); }));
+  }
   for (auto& source : sources) {
     if (source->endpoint == &endpoint) source->endpoint = nullptr;
   }
   if (peer == nullptr) return;
-  // Entries of the owner's, which may go with the endpoint's receives.
   std::erase_if(sources, [](const auto& source) { return source->endpoint == nullptr; });
-  if (endpoint.receives != nullptr) peer->forget(*endpoint.receives);
 }
 
 CompletionQueue& Cq::join(DataPath& endpoint) {

@@ -13,7 +13,12 @@ namespace turnout::provider {
 
 bool DataPath::progress_specially() {
   if (closing_) return false;
-  return work_ == nullptr || work_->is_running() ? move() : work_->progress();
+  if (work_ == nullptr || work_->is_running()) return move();
+  // A read of a queue asks all its endpoints in turn: the first one moves all.
+  if (!std::exchange(was_moved_, false)) return work_->progress(this);
+  const bool moved = move();
+  if (moved) work_->start_due();
+  return moved;
 }
 
 void DataPath::fail(std::uint32_t flags, std::uint64_t tag, const Call& call, Counter* counter,

@@ -117,17 +117,17 @@ class DataPath {
   [[nodiscard]] std::optional<TakenMessage> take_message() {
     return closing_ ? std::nullopt : core_.take_message();
   }
-  // Receives it for this entry of the owner's. Errors: -FI_EAGAIN, after which it may be tried
-  // again; -FI_EOPBADSTATE, the endpoint is being closed; all others end the entry like those of a
+  // Receives it; `context` in its completion. Errors: -FI_EAGAIN, after which it may be tried
+  // again; -FI_EOPBADSTATE, the endpoint is being closed; all others end it like those of a
   // receive.
-  [[nodiscard]] ssize_t receive_taken(void* handle, RecvRequest& request, void* entry) {
+  [[nodiscard]] ssize_t receive_taken(void* handle, RecvRequest& request, void* context) {
     if (closing_) return -FI_EOPBADSTATE;  // nothing is reported any more
-    request.report = {rx_queue_, rx_errors_, recv_counter_, entry};
+    request.report = {rx_queue_, rx_errors_, recv_counter_, context};
     Status status = core_.recv_taken(handle, request);
     if (status.ok()) return 0;
     if (status.code() == Code::again) return -FI_EAGAIN;
     core_.discard_taken(handle);
-    fail(kRecv | (request.tagged ? kTagged : kMessage), 0, {FI_ADDR_UNSPEC, 0, entry},
+    fail(kRecv | (request.tagged ? kTagged : kMessage), 0, {FI_ADDR_UNSPEC, 0, context},
          recv_counter_, std::move(status));
     return 0;
   }
@@ -146,6 +146,11 @@ class DataPath {
     const bool moved = core_.progress();
     if (unread_errors_.has_error()) log_unread_errors();
     return moved;
+  }
+  // The same, in progress of all that `asker` began.
+  bool move_for(const DataPath* asker) {
+    was_moved_ = asker != nullptr && asker != this;
+    return move();
   }
   // Something waits for counters of the domain, or (null) nothing does.
   void watch(DeferredWorkQueue* work) noexcept {
@@ -211,6 +216,7 @@ class DataPath {
   const bool events_;  // FI_RMA_EVENT: targets count all one-sided operations
   bool closing_ = false;
   bool special_ = false;               // closing_, or something waits
+  bool was_moved_ = false;             // for another one, since it was asked last
   DeferredWorkQueue* work_ = nullptr;  // null: nothing waits for a counter
 };
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <tuple>
 #include <type_traits>
 
@@ -285,7 +286,7 @@ int DeferredWorkQueue::add(Ep* ep, const Operation& operation, const Call& call,
     if (counter != nullptr && &counter->domain != &domain_) return -FI_EDOMAIN;
   }
   if (ep != nullptr && deferral.completion != nullptr) ep->count_deferred(*deferral.completion);
-  std::multimap<std::uint64_t, Work> made;
+  WorkMap made;
   const auto one =
       made.emplace(std::piecewise_construct, std::tuple(deferral.threshold),
                    std::tuple(ep, std::cref(operation), std::cref(call), std::cref(deferral)));
@@ -293,7 +294,7 @@ int DeferredWorkQueue::add(Ep* ep, const Operation& operation, const Call& call,
     return -FI_EINVAL;
   auto at = std::find_if(counters_.begin(), counters_.end(),
                          [&](const Waiters& w) { return w.counter == deferral.trigger; });
-  if (at == counters_.end()) at = counters_.insert(at, Waiters{deferral.trigger, {}});
+  if (at == counters_.end()) at = counters_.insert(at, Waiters{deferral.trigger, {}, {}});
   at->work.insert(made.extract(one));
   tell_endpoints();
   // It is accepted: what cannot be started for want of memory is tried again with the next
@@ -309,10 +310,12 @@ template <class IsIt>
 bool DeferredWorkQueue::remove(IsIt&& is_it) {
   std::size_t removed = 0;
   for (Waiters& waiters : counters_) {
-    removed += std::erase_if(waiters.work,
-                             [&](const auto& one) { return is_it(waiters.counter, one.second); });
+    for (WorkMap* const map : {&waiters.work, &waiters.due}) {
+      removed +=
+          std::erase_if(*map, [&](const auto& one) { return is_it(waiters.counter, one.second); });
+    }
   }
-  std::erase_if(counters_, [](const Waiters& w) { return w.work.empty(); });
+  std::erase_if(counters_, [](const Waiters& w) { return w.empty(); });
   tell_endpoints();
   return removed != 0;
 }
@@ -330,8 +333,10 @@ void DeferredWorkQueue::flush(const Cntr* only) {
 bool DeferredWorkQueue::cancel(const Ep& ep, const void* context) {
   Work* found = nullptr;
   for (Waiters& waiters : counters_) {
-    for (auto& [threshold, one] : waiters.work) {
-      if (one.work == nullptr && one.ep == &ep && one.call.context == context) found = &one;
+    for (WorkMap* const map : {&waiters.due, &waiters.work}) {
+      for (auto& [threshold, one] : *map) {
+        if (one.work == nullptr && one.ep == &ep && one.call.context == context) found = &one;
+      }
     }
   }
   if (found == nullptr) return false;
@@ -343,12 +348,12 @@ void DeferredWorkQueue::forget(const Ep& ep) {
   static_cast<void>(remove([&](const Cntr*, const Work& one) { return one.ep == &ep; }));
 }
 
-bool DeferredWorkQueue::progress() {
+bool DeferredWorkQueue::progress(const DataPath* asker) {
   if (running_) return false;
   const Running running(running_);
   bool moved = false;
   for (Ep* const ep : domain_.endpoints) {
-    if (!ep->path.is_closing()) moved |= ep->path.move();
+    if (!ep->path.is_closing()) moved |= ep->path.move_for(asker);
   }
   moved |= start_what_is_due();
   return moved;
@@ -360,27 +365,45 @@ bool DeferredWorkQueue::start_due() {
   return start_what_is_due();
 }
 
+// Those whose threshold is reached now start, whatever the counter is by then.
+void DeferredWorkQueue::reach(Waiters& waiters) noexcept {
+  const std::uint64_t value = waiters.counter->counter.value.load();
+  const std::uint64_t with_errors = value + waiters.counter->counter.errors.load();
+  for (auto at = waiters.work.begin(); at != waiters.work.end() && at->first <= with_errors;) {
+    const auto next = std::next(at);
+    // Failures are not what FI_TRIGGER waits for.
+    if (at->second.work != nullptr || at->first <= value) {
+      auto one = waiters.work.extract(at);
+      one.key() = reached_++;
+      waiters.due.insert(std::move(one));
+    }
+    at = next;
+  }
+}
+
 // What starts may end at once, and move a counter that others wait for.
 bool DeferredWorkQueue::start_what_is_due() {
   bool moved = false;
   for (bool again = true; again;) {
     again = false;
+    for (Waiters& waiters : counters_) reach(waiters);
     for (Waiters& waiters : counters_) {
-      const std::uint64_t value = waiters.counter->counter.value.load();
-      const std::uint64_t with_errors = value + waiters.counter->counter.errors.load();
-      for (auto at = waiters.work.begin(); at != waiters.work.end() && at->first <= with_errors;) {
-        if (at->second.work == nullptr && at->first > value) {
-          ++at;  // failures are not what it waits for
-          continue;
+      while (!waiters.due.empty()) {
+        const auto first = waiters.due.begin();
+        if (const auto* const change = std::get_if<CounterChange>(&first->second.operation);
+            change != nullptr && change->sets) {
+          for (Waiters& others : counters_) {
+            if (others.counter == change->counter) reach(others);
+          }
         }
-        if (at->second.start() == -FI_EAGAIN) break;
-        at = waiters.work.erase(at);
+        if (first->second.start() == -FI_EAGAIN) break;
+        waiters.due.erase(first);
         again = moved = true;
       }
     }
   }
   if (moved) {
-    std::erase_if(counters_, [](const Waiters& w) { return w.work.empty(); });
+    std::erase_if(counters_, [](const Waiters& w) { return w.empty(); });
     tell_endpoints();
   }
   return moved;

@@ -6,7 +6,8 @@
 // for must stay valid. Counters are not told of their waiters: while something waits, every call
 // that makes progress looks at the counters that are waited for, so counters cost what they always
 // did (docs/decisions/041-triggered-operations.md). Operations on one counter start in the order of
-// their thresholds, then of the calls; back-pressure keeps those behind it waiting, too.
+// their thresholds, then of the calls; back-pressure keeps those behind it waiting, too. A
+// threshold that was reached stays so when the counter is set back.
 //
 // Calls hold the domain's lock, except waiting(). What is named here cannot be closed, but an
 // endpoint can: its operations are dropped, as its posted receives are. Errors: -FI_E*; a start
@@ -82,8 +83,9 @@ class DeferredWorkQueue {
   void forget(const Ep& ep);
 
   // Makes progress on all endpoints of the domain, as any of them may move the counters, and starts
-  // what is due. True if anything moved.
-  bool progress();
+  // what is due. True if anything moved. `asker`: the endpoint that was to move, if it was one; the
+  // others need not do all of this when they are asked next.
+  bool progress(const DataPath* asker = nullptr);
   // A counter has changed.
   bool start_due();
   // One of the two runs: what they call must not call them.
@@ -115,13 +117,17 @@ class DeferredWorkQueue {
     template <class Request>
     [[nodiscard]] Counter* counter_of(const Request& request) const noexcept;
   };
+  using WorkMap = std::multimap<std::uint64_t, Work>;
   struct Waiters {
     Cntr* counter;
-    std::multimap<std::uint64_t, Work> work;  // by threshold, then in the order of the calls
+    WorkMap work;  // by threshold, then in the order of the calls
+    WorkMap due;   // the threshold was reached; by when
+    [[nodiscard]] bool empty() const noexcept { return work.empty() && due.empty(); }
   };
   class Running;
 
   bool start_what_is_due();
+  void reach(Waiters& waiters) noexcept;
   // Removes what `is_it` says so of. True if anything was.
   template <class IsIt>
   bool remove(IsIt&& is_it);
@@ -129,6 +135,7 @@ class DeferredWorkQueue {
 
   Domain& domain_;
   std::vector<Waiters> counters_;  // that are waited for
+  std::uint64_t reached_ = 0;      // operations whose threshold was
   std::atomic<bool> waiting_{false};
   bool running_ = false;
 };

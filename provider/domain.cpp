@@ -18,6 +18,7 @@
 #include "provider/info.h"
 #include "provider/peer_receives.h"
 #include "provider/poll_set.h"
+#include "provider/profile.h"
 
 namespace turnout::provider {
 namespace {
@@ -51,7 +52,8 @@ int open_endpoint2(fid_domain* f, fi_info* info, fid_ep** ep, std::uint64_t flag
   return open<Ep>(f, info, ep, context);
 }
 
-fi_ops domain_fid_ops = object_ops(close_unreferenced<Domain>, bind_domain, control_work);
+fi_ops domain_fid_ops =
+    object_ops(close_unreferenced<Domain>, bind_domain, control_work, Profile::open);
 
 fi_ops_domain domain_ops = {
     .size = sizeof(fi_ops_domain),

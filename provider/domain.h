@@ -36,6 +36,7 @@ struct Cq;
 struct Ep;
 struct EventQueue;
 class PeerReceives;
+class Profile;
 
 struct Domain final : Object<Domain, fid_domain> {
   explicit Domain(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
@@ -57,6 +58,8 @@ struct Domain final : Object<Domain, fid_domain> {
   std::vector<Ep*> endpoints;
   std::vector<PeerReceives*> peer_receives;  // FI_PEER: whose owners have the receives
   std::vector<Cntr*> peer_counters;          // FI_PEER: whose owners count
+  std::vector<Profile*> profiles;            // that are open
+  std::uint64_t names_known = 1;             // changes when addresses are inserted
   DeferredWorkQueue work{*this};
   IdleBackoff<> idle_backoff;                       // of who reads without waiting
   bool automatic = false;                           // FI_PROGRESS_AUTO

@@ -19,6 +19,7 @@
 #include "provider/ops.h"
 #include "provider/passive_endpoint.h"
 #include "provider/peer_receives.h"
+#include "provider/profile.h"
 
 namespace turnout::provider {
 namespace {
@@ -60,6 +61,12 @@ int close_endpoint(fid* f) {
   {
     const Guard guard(ep.domain.lock);
     ep.end();
+  }
+  if (ep.receives != nullptr) {
+    static_cast<void>(contain([&] {
+      if (ep.rx_cq != nullptr && ep.rx_cq->peer != nullptr) ep.rx_cq->peer->give_back(ep.domain);
+      return 0;
+    }));
   }
   delete &ep;
   return result;
@@ -144,6 +151,7 @@ int with_data(fid_ep* f, const void* data, std::size_t length, Call&& call) {
   if (ep.type != FI_EP_MSG) return -FI_ENOSYS;
   if (length > ConnectionMessage::kMostData || (length != 0 && data == nullptr)) return -FI_EINVAL;
   return contain([&] {
+    const LateSignals signals;
     const Guard guard(ep.domain.lock);
     return call(ep, std::span(static_cast<const std::byte*>(data), length));
   });
@@ -171,7 +179,7 @@ int set_name(fid* f, void* address, std::size_t length) {
   });
 }
 
-fi_ops ep_fid_ops = object_ops(close_endpoint, bind_endpoint, control_endpoint);
+fi_ops ep_fid_ops = object_ops(close_endpoint, bind_endpoint, control_endpoint, Profile::open);
 
 fi_ops_ep ep_ops = {
     .size = sizeof(fi_ops_ep),
@@ -261,6 +269,7 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   }
   domain.endpoints.push_back(made.get());
   if (domain.work.waiting()) made->path.watch(&domain.work);
+  if (!domain.profiles.empty()) Profile::watch(*made);
   *ep = made.release();
   return 0;
 }
@@ -340,7 +349,7 @@ int Ep::bind(AddressVector& av) {
 int Ep::bind(PeerReceives& peer) {
   assert(!enabled);
   if (&peer.domain != &domain) return -FI_EDOMAIN;
-  if (receives != nullptr || type != FI_EP_RDM) return -FI_EINVAL;
+  if (receives != nullptr || type != FI_EP_RDM || (caps & FI_PEER) == 0) return -FI_EINVAL;
   peer.join(*this);
   receives = path.receives = &peer;
   return 0;
@@ -473,14 +482,15 @@ void Ep::end() noexcept {
     events->forget(&fid);
     events->users.fetch_sub(1);
   }
-  for (Cq* cq : {tx_cq, rx_cq}) {
-    if (cq != nullptr) cq->leave(path);
-  }
-  if (receives != nullptr) receives->leave(*this);
   for (Cntr* cntr : counters) cntr->leave(path);
   path.peers.unbind();
   std::erase(domain.endpoints, this);
+  Profile::forget(*this);
   core.reset();  // what it still reports while it ends goes to the queues
+  if (receives != nullptr) receives->leave(*this);
+  for (Cq* cq : {tx_cq, rx_cq}) {
+    if (cq != nullptr) cq->leave(path);
+  }
 }
 
 }  // namespace turnout::provider

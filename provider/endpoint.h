@@ -54,8 +54,9 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   Cq* tx_cq = nullptr;
   Cq* rx_cq = nullptr;
   std::vector<Cntr*> counters;
-  PeerReceives* receives = nullptr;  // FI_PEER, null: none was bound
-  std::uint64_t counted = 0;         // FI_SEND, FI_RECV, ...: what the counters count
+  PeerReceives* receives = nullptr;            // FI_PEER, null: none was bound
+  std::uint64_t counted = 0;                   // FI_SEND, FI_RECV, ...: what the counters count
+  std::unique_ptr<UnexpectedWatcher> watcher;  // for profiles; null: none was open
 
   // -FI_E* of fi_ep_bind and fi_enable.
   [[nodiscard]] int bind(Cq& cq, std::uint64_t flags);

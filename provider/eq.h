@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // EventQueue: libfabric's fid_eq. Events of control operations (asynchronous insertion into a
 // vector, connections) and events written by the program. Owned by the program (fi_close). Has its
-// own lock: any thread may call. Waits on a condition variable. Source: fi_eq(3).
+// own lock: any thread may call; who holds other locks of ours has a LateSignals around them. Waits
+// on a condition variable. Source: fi_eq(3).
 #pragma once
 
 #include <rdma/fi_eq.h>
@@ -78,12 +79,13 @@ struct EventQueue final : Object<EventQueue, fid_eq> {
   // To `events` or `errors`; wakes who waits.
   template <class One>
   void add(std::deque<One>& queue, One&& one) {
+    const bool late = wait && LateSignals::leave(wait.shared());
     {
       const std::lock_guard hold(mutex);
       queue.push_back(std::move(one));
     }
-    if (wait) wait->signal_once();
     arrived.notify_one();
+    if (wait && !late) wait->signal_once();
   }
 };
 

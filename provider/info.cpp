@@ -249,7 +249,12 @@ bool set_address(void*& place, std::size_t& length, const std::vector<std::byte>
   return true;
 }
 
-// FI_SOCKADDR leaves the family open: that of an address which the program gives, else IPv4.
+// FI_SOCKADDR leaves the family open: that of an address which the program gives, else IPv4, or
+// IPv6 of a node that has no other.
+bool is_family_open(const fi_info& hints) noexcept {
+  return hints.addr_format == FI_SOCKADDR && hints.src_addr == nullptr &&
+         hints.dest_addr == nullptr;
+}
 AddressFormat format_of(const fi_info& hints) noexcept {
   if (hints.addr_format != FI_SOCKADDR) return AddressFormat(hints.addr_format);
   const void* const given = hints.src_addr != nullptr ? hints.src_addr : hints.dest_addr;
@@ -276,6 +281,15 @@ std::string find_ends(const Question& question, const fi_info& hints, Ends& ends
                                      .numeric = (question.flags & FI_NUMERICHOST) != 0,
                                      .family = format.family()};
     auto found = ServiceAddress::look_up(question.node, question.service, how);
+    if (!found.ok() && is_family_open(hints)) {
+      ServiceAddress::Lookup six = how;
+      six.family = AF_INET6;
+      auto other = ServiceAddress::look_up(question.node, question.service, six);
+      if (other.ok()) {
+        found = std::move(other);
+        ends.format = AddressFormat(FI_SOCKADDR_IN6);
+      }
+    }
     if (!found.ok()) return found.status().text();
     (source ? ends.source : ends.destination) = format.encode(found.value());
   }

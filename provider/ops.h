@@ -49,8 +49,9 @@ template <class Ops, class Answer>
 // The table that every object has.
 [[nodiscard]] constexpr fi_ops object_ops(decltype(fi_ops::close) close,
                                           decltype(fi_ops::bind) bind = kNotHere,
-                                          decltype(fi_ops::control) control = kNotHere) noexcept {
-  return {sizeof(fi_ops), close, bind, control, kNotHere, nullptr, kNotHere};
+                                          decltype(fi_ops::control) control = kNotHere,
+                                          decltype(fi_ops::ops_open) ops_open = kNotHere) noexcept {
+  return {sizeof(fi_ops), close, bind, control, ops_open, nullptr, kNotHere};
 }
 
 }  // namespace turnout::provider

@@ -63,60 +63,92 @@ void PeerCq::drive(Cq& queue) {
   PeerReceives::hand_over(queue);
   bool has_room = true;
   do {
-    while (!ended_.empty() && (has_room = tell(ended_.front()))) ended_.pop_front();
-  } while (has_room && take(queue));
+    while (!telling_.empty() && (has_room = tell(telling_.front()))) telling_.pop_front();
+  } while (has_room && refill(queue));
+  if (!has_room) give_back(queue.domain);
   const Guard guard(queue.domain.lock);
   for (Cntr* const counter : queue.domain.peer_counters) counter->tell_owner();
 }
 
-void PeerCq::forget(const PeerReceives& receives) noexcept {
-  for (Ended& ended : ended_) {
-    if (ended.receives == &receives) ended.receive = nullptr;
+// False: there is nothing to tell.
+bool PeerCq::refill(Cq& queue) {
+  constexpr std::size_t kAtOnce = 64;
+  {
+    const Guard guard(queue.domain.lock);
+    take(queue, kAtOnce);
+    telling_.swap(ended_);
+    releasing_.swap(done_);
   }
+  release(queue.domain, releasing_);
+  releasing_.clear();
+  return !telling_.empty();
 }
 
-// Some of what the core has reported; false: there is nothing.
-bool PeerCq::take(Cq& queue) {
-  constexpr std::size_t kAtOnce = 64;
-  const Guard guard(queue.domain.lock);
+bool PeerCq::take(Cq& queue, std::size_t most) {
   for (auto& source : queue.sources) {
     CompletionQueue& from = source->queue;
-    while (ended_.size() < kAtOnce && (from.size() != 0 || from.has_error())) {
-      Ended& ended = ended_.emplace_back();
-      ended.failed = from.size() == 0;
+    while (from.size() != 0 || from.has_error()) {
+      if (ended_.size() >= most) return true;
+      const bool failed = from.size() == 0;
       ErrorCompletion c;
-      if (ended.failed) {
+      if (failed) {
         c = from.pop_error();
       } else {
         static_cast<Completion&>(c) = from.front();
         from.pop();
       }
-      DataPath* const endpoint = source->endpoint;
-      write_error_entry(ended.entry.base, c);
-      ended.entry.src_addr = source->name_of(c.source);
-      if (endpoint != nullptr && endpoint->receives != nullptr && (c.flags & kRecv) != 0) {
-        ended.receives = endpoint->receives;
-        ended.receive = static_cast<PeerRxEntry*>(c.context);
-        ended.entry.base.op_context = ended.receive->context;
+      PeerReceives* const receives = source->endpoint->receives;
+      const fi_addr_t name = source->name_of(c.source);
+      if (receives == nullptr || (c.flags & kRecv) == 0) {
+        add(c, failed, name);
+      } else {
+        end(*receives, receives->finished(c.context), c, failed, name);
       }
     }
   }
-  return !ended_.empty();
+  return false;
+}
+
+void PeerCq::end(PeerReceives& receives, PeerRxEntry& receive, const ErrorCompletion& c,
+                 bool failed, fi_addr_t source) {
+  done_.push_back({&receives, &receive});
+  receives.begin_call();
+  if (!failed && !PeerReceives::reports(receive)) return;
+  add(c, failed, source);
+  ended_.back().entry.base.op_context = receive.context;
+}
+
+void PeerCq::add(const ErrorCompletion& c, bool failed, fi_addr_t source) {
+  Ended& ended = ended_.emplace_back();
+  ended.failed = failed;
+  write_error_entry(ended.entry.base, c);
+  ended.entry.src_addr = source;
+}
+
+void PeerCq::give_back(Domain& domain) {
+  std::vector<Done> done;
+  {
+    const Guard guard(domain.lock);
+    done.swap(done_);
+  }
+  release(domain, done);
+}
+
+void PeerCq::release(Domain& domain, const std::vector<Done>& done) {
+  if (done.empty()) return;
+  for (const Done& one : done) one.receives->free_entry(one.receive);
+  const Guard guard(domain.lock);
+  for (const Done& one : done) one.receives->end_call();
 }
 
 // False: the owner has no room now.
 bool PeerCq::tell(const Ended& ended) {
   const fi_cq_err_entry& entry = ended.entry.base;
-  ssize_t answer = 0;
-  if (ended.failed) {
-    answer = owner_.owner_ops->writeerr(&owner_, &entry);
-  } else if (ended.receive == nullptr || PeerReceives::reports(*ended.receive)) {
-    answer = owner_.owner_ops->write(&owner_, entry.op_context, entry.flags, entry.len, entry.buf,
-                                     entry.data, entry.tag, ended.entry.src_addr);
-  }
-  if (answer < 0) return false;
-  if (ended.receive != nullptr) ended.receives->free_entry(ended.receive);
-  return true;
+  const ssize_t answer = ended.failed ? owner_.owner_ops->writeerr(&owner_, &entry)
+                                      : owner_.owner_ops->write(
+                                            &owner_, entry.op_context, entry.flags, entry.len,
+                                            entry.buf, entry.data, entry.tag, ended.entry.src_addr);
+  return answer >= 0;
 }
 
 }  // namespace turnout::provider

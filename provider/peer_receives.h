@@ -6,7 +6,9 @@
 // Opened and closed by the owner, which may not close it while endpoints are bound. The owner's
 // calls are made without the domain's lock, as they may lead to calls on this domain; they are made
 // by threads of the owner alone, within its reads of the peer CQ and its insertions of addresses.
-// The owner serializes these with its calls of start and discard (fi_peer(3)). Errors: -FI_E*.
+// The owner serializes these with its calls of start and discard (fi_peer(3)). Receives that it has
+// matched end with FI_ECANCELED when their endpoint is closed, which gives their entries back; the
+// entries of messages that wait stay with it. Errors: -FI_E*.
 // Source: fi_peer(3), "PEER SRX".
 #pragma once
 
@@ -23,6 +25,7 @@ namespace turnout::provider {
 
 struct Cq;
 struct Ep;
+class PeerCq;
 
 class PeerReceives final : public ObjectOfDomain<PeerReceives, fid_ep> {
  public:
@@ -35,6 +38,11 @@ class PeerReceives final : public ObjectOfDomain<PeerReceives, fid_ep> {
   void join(Ep& ep) { endpoints_.push_back(&ep); }
   void leave(Ep& ep) noexcept;
   [[nodiscard]] bool in_use() const noexcept { return users_ != 0 || !endpoints_.empty(); }
+  // Around calls of the owner's that are made without the lock: it cannot be closed.
+  void begin_call() noexcept { ++users_; }
+  void end_call() noexcept { --users_; }
+  // The entry of a receive that has ended, by the context of its completion.
+  [[nodiscard]] PeerRxEntry& finished(void* context) noexcept;
   // Its receive is done with an entry; false: nothing is to be reported.
   [[nodiscard]] static bool reports(const PeerRxEntry& entry) noexcept {
     return (entry.flags & FI_COMPLETION) != 0;
@@ -59,14 +67,19 @@ class PeerReceives final : public ObjectOfDomain<PeerReceives, fid_ep> {
   };
   using List = std::list<Held>;
   enum class Next { stop, go_on };
+  struct Naming;
 
   template <class Begin, class Use, class Finish>
   static void use_each(Domain& domain, Begin&& begin, Use&& use, Finish&& finish);
+  [[nodiscard]] bool receives_to(const Cq& queue) const noexcept;
   void hand_over_from(Cq& queue);
+  [[nodiscard]] bool has_new_names();
+  void name_sources();
   [[nodiscard]] Held* next_message(Cq& queue, PeerMatch& match);
-  [[nodiscard]] Next ask(Held& held, PeerMatch& match);
+  [[nodiscard]] Next ask(Held& held, PeerMatch& match, PeerCq& of_owner);
   [[nodiscard]] Next queue(Held& held, PeerRxEntry& entry);
-  int start(Held& held);  // -FI_EOPBADSTATE: its endpoint is closed
+  void start(Held& held);
+  void cancel(Held& held, PeerCq& of_owner);
   void drop(Held& held);
   static void move(Held& held, List& from, List& to) { to.splice(to.end(), from, held.self); }
   [[nodiscard]] List& waiting(const Held& held) { return held.named ? waiting_ : unnamed_; }
@@ -79,11 +92,14 @@ class PeerReceives final : public ObjectOfDomain<PeerReceives, fid_ep> {
   std::vector<Ep*> endpoints_;
   unsigned users_ = 0;         // threads within the owner's calls
   bool handing_over_ = false;  // one of them
-  List fresh_;                 // the owner was not asked yet, or could not answer; in order
-  List waiting_;               // entries of the owner
-  List unnamed_;               // the same, whose source it does not know
-  List matched_;               // wait for the core to have room
-  List spare_;                 // records for others
+  // Domain::names_known when the owner was told last; 0: it got an entry since.
+  std::uint64_t names_told_ = 0;
+  List fresh_;    // the owner was not asked yet, or could not answer; in order
+  List waiting_;  // entries of the owner
+  List unnamed_;  // the same, whose source it does not know
+  List matched_;  // wait for the core to have room
+  List started_;  // the core receives them
+  List spare_;    // records for others
 };
 
 }  // namespace turnout::provider

@@ -176,12 +176,11 @@ void* SharedAddresses::names() const noexcept {
   return static_cast<std::byte*>(memory_) + kNamesAt;
 }
 
-SharedAddresses::Hold::Hold(const SharedAddresses& of) noexcept : fd_(of.file_.get()) {
-  (void)set_lock(fd_, Part::change, F_WRLCK, true);
-}
+SharedAddresses::Hold::Hold(const SharedAddresses& of) noexcept
+    : fd_(of.file_.get()), error_(set_lock(fd_, Part::change, F_WRLCK, true) ? 0 : errno) {}
 
 SharedAddresses::Hold::~Hold() {
-  (void)set_lock(fd_, Part::change, F_UNLCK, true);
+  if (error_ == 0) (void)set_lock(fd_, Part::change, F_UNLCK, true);
 }
 
 // Pages are allocated before they are written, as there may be none left.
@@ -205,10 +204,9 @@ int SharedAddresses::append(const Address& address) noexcept {
 }
 
 void SharedAddresses::remove(std::uint64_t index) noexcept {
-  assert(!read_only && index < count());
-  Address none = at(index);
-  none.magic = 0;
-  std::memcpy(place(index), &none, sizeof none);
+  assert(!read_only);
+  auto& address = *reinterpret_cast<Address*>(place(index));
+  std::atomic_ref(address.magic).store(0, std::memory_order_relaxed);
   header().removals.fetch_add(1, std::memory_order_release);
 }
 

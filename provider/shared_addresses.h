@@ -6,9 +6,9 @@
 // A file in the user's runtime folder, mapped by all; record locks of its open file descriptions
 // say who is there and who changes it, and end with a process. What processes leave behind that
 // end without closing it, whoever opens a name next removes. Owned by an AddressVector, which
-// copies from it what it uses. Calls hold the domain's lock. The content is untrusted input: counts
-// are bounded, and addresses are checked by who takes them. Source: fi_av(3) (name, map_addr,
-// FI_READ), fcntl(2).
+// copies from it what it uses; reading takes no lock of the file. Calls hold the domain's lock. The
+// content is untrusted input: counts are bounded, and addresses are checked by who takes them.
+// Source: fi_av(3) (name, map_addr, FI_READ), fcntl(2).
 #pragma once
 
 #include <rdma/fabric.h>
@@ -41,7 +41,7 @@ class SharedAddresses {
 
   [[nodiscard]] std::uint64_t count() const noexcept;
   [[nodiscard]] std::uint64_t removals() const noexcept;
-  // The bytes of an address, perhaps of a removed one, whose magic is 0; index < count().
+  // The bytes of an address, perhaps of a removed one, whose magic is 0; index < kMost.
   [[nodiscard]] Address at(std::uint64_t index) const noexcept;
   // Index i holds i: what processes that were told map_addr find there.
   [[nodiscard]] void* names() const noexcept;
@@ -53,13 +53,16 @@ class SharedAddresses {
     ~Hold();
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
+    // 0, or the errno for which it does not.
+    [[nodiscard]] int error() const noexcept { return error_; }
 
    private:
     const int fd_;
+    const int error_;
   };
   // Both with a Hold, and not read-only. 0, or FI_E*: FI_ENOMEM without room.
   [[nodiscard]] int append(const Address& address) noexcept;
-  void remove(std::uint64_t index) noexcept;
+  void remove(std::uint64_t index) noexcept;  // index < kMost
 
  private:
   struct Header;

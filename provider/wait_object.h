@@ -19,6 +19,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/file_descriptor.h"
 
@@ -61,7 +63,7 @@ class WaitObject {
     const std::uint64_t one = 1;
     if (!signalled_) signalled_ = write(fd_.get(), &one, sizeof one) == sizeof one;
   }
-  // The same, called once, without any lock.
+  // The same, called once, without any lock of ours: the program may call us with the mutex held.
   void signal_once() noexcept {
     if (!has_condition()) return signal();
     pthread_mutex_lock(&mutex_);
@@ -124,6 +126,34 @@ class WaitObject {
   bool signalled_ = false;
   mutable pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   mutable pthread_cond_t condition_ = PTHREAD_COND_INITIALIZER;
+};
+
+// What a thread signals once while it holds locks of ours is signalled when this ends, which is
+// declared before they are taken. One thread; an inner one leaves it to the outer one.
+class LateSignals {
+ public:
+  LateSignals() noexcept : outer_(std::exchange(innermost, this)) {}
+  ~LateSignals() {
+    innermost = outer_;
+    if (outer_ != nullptr) return;
+    for (const std::shared_ptr<WaitObject>& object : objects_) object->signal_once();
+  }
+  LateSignals(const LateSignals&) = delete;
+  LateSignals& operator=(const LateSignals&) = delete;
+
+  // False: there is none here, the caller signals.
+  [[nodiscard]] static bool leave(const std::shared_ptr<WaitObject>& object) {
+    LateSignals* one = innermost;
+    if (one == nullptr) return false;
+    while (one->outer_ != nullptr) one = one->outer_;
+    one->objects_.push_back(object);
+    return true;
+  }
+
+ private:
+  LateSignals* const outer_;
+  std::vector<std::shared_ptr<WaitObject>> objects_;
+  static inline thread_local LateSignals* innermost = nullptr;
 };
 
 }  // namespace turnout::provider

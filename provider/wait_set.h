@@ -50,6 +50,7 @@ class WaitHandle {
   void leave() noexcept;
   [[nodiscard]] bool in_set() const noexcept { return set_ != nullptr; }
   [[nodiscard]] WaitObject* get() const noexcept { return object_.get(); }
+  [[nodiscard]] const std::shared_ptr<WaitObject>& shared() const noexcept { return object_; }
   [[nodiscard]] explicit operator bool() const noexcept { return object_ != nullptr; }
   [[nodiscard]] WaitObject* operator->() const noexcept {
     assert(object_ != nullptr);

@@ -69,6 +69,9 @@ class EndpointCore final : public Endpoint {
   void set_remote_access(const RemoteAccess& access) override {
     parts_.context.remote_access = access;
   }
+  std::vector<TakenMessage> watch_unexpected(UnexpectedWatcher* watcher) override {
+    return parts_.operations.unexpected.watch(watcher);
+  }
   [[nodiscard]] MemoryDomain& memory() noexcept override { return *parts_.context.domain; }
   void forget_memory(const void* address, std::size_t length) override {
     parts_.registration.forget_memory(address, length);

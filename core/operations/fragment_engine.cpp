@@ -40,7 +40,7 @@ void FragmentEngine::add_incoming(Transfer& transfer, std::uint64_t expected) {
   ++transfer.peer->rx.incoming_large;
 }
 
-// The queue pair of the read failed.
+// The queue pair of the read failed, or the buffer could not be registered.
 void FragmentEngine::fall_back_to_fragments(Transfer& transfer) {
   if (transfer.listed) rdma_.active_transfers().remove(&transfer);
   transfer.listed = false;

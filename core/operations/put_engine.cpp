@@ -79,7 +79,7 @@ void PutEngine::put_deferred(Peer& peer) {
     request.remote_data = operation->data;
     request.report = operation->report;
     const wire::Detail rtr = peer.state->tx.rtrs->open[at].detail;
-    const bool may = may_put(peer, operation->iov, rtr);
+    const bool may = may_put(peer, operation->iov, rtr) && SendBacklog::is_registered(*operation);
     consume_rtr(peer, at);
     if (!may) {  // it consumes the receive as a message of the stream
       release_deferred(peer);

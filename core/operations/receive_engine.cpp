@@ -415,7 +415,7 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
   for (;;) {
     UnexpectedMessage* const message = records_.matcher.find_unexpected(receive->match);
     if (message == nullptr) break;
-    records_.matcher.remove_unexpected(message);
+    unexpected_.take_out(*message);
     unexpected_.take_unexpected(*receive, *message);
     // An exhausted receive has left the list, and its record may be in use again.
     if (records_.matcher.posted(request.tagged).last() != receive) return {};

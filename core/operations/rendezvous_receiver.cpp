@@ -88,21 +88,23 @@ void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wir
   transfer->incoming.overflow = rts.total - length;
   transfer->total = length;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
-  if (path == DataPath::fragments) return fragments_.request_fragments(*transfer, rts);
-  if (rput_.asks_for_write(*transfer, target)) {
-    if (Status status = rput_.ask_for_write(*transfer, target); !status.ok()) {
-      transfer->status = status;
-      rdma_.end_transfer(*transfer);
+  if (path == DataPath::fragments || rts.is_unregistered())
+    return fragments_.request_fragments(*transfer, rts);
+  const bool writes = rput_.asks_for_write(*transfer, target);
+  Status status = writes ? rput_.ask_for_write(*transfer, target)
+                         : rdma_.register_iov(*transfer, target, rdma_.receive_access());
+  if (!status.ok()) {
+    if (MemoryRegistration::may_copy(status)) {
+      TURNOUT_LOG(memory, info, "receiving {} bytes in fragments: {}", length, status.text());
+      return fragments_.fall_back_to_fragments(*transfer);
     }
-    return;
-  }
-  transfer->over_rc = path == DataPath::rc;
-  if (transfer->over_rc) ++peer.state.make().rx.reads_over_rc;
-  if (Status status = rdma_.register_iov(*transfer, target, rdma_.receive_access()); !status.ok()) {
-    transfer->status = status;
+    transfer->status = std::move(status);
     rdma_.end_transfer(*transfer);
     return;
   }
+  if (writes) return;
+  transfer->over_rc = path == DataPath::rc;
+  if (transfer->over_rc) ++peer.state.make().rx.reads_over_rc;
   const bool polled =
       (context_.rendezvous == Rendezvous::get || context_.rendezvous == Rendezvous::automatic) &&
       path == DataPath::dc && context_.placement.reads_in_order() && transfer->local_count == 1 &&

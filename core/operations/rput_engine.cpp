@@ -37,7 +37,8 @@ void RputEngine::on_cts(Peer& peer, const wire::ControlMessage& message,
   if (context_.closing) return;
   SendOperation* const operation = backlog_.find_awaiting(peer, message.operation);
   if (operation == nullptr || !operation->rendezvous || operation->fragment_transfer != 0 ||
-      operation->grant.transfer != 0 || detail.transfer == 0) {
+      operation->grant.transfer != 0 || detail.transfer == 0 ||
+      !SendBacklog::is_registered(*operation)) {
     TURNOUT_LOG(protocol, warn, "ignored an unexpected CTS: {}: operation {:#x} is not waiting",
                 peer.address.to_string(), message.operation);
     return;

@@ -46,6 +46,13 @@ void SendBacklog::use_registrations(SendOperation& operation, Transfer* transfer
   }
 }
 
+bool SendBacklog::is_registered(const SendOperation& operation) noexcept {
+  for (std::uint32_t i = 0; i < operation.iov.count; ++i) {
+    if (operation.iov.parts[i].iov_len != 0 && !operation.regions[i]) return false;
+  }
+  return true;
+}
+
 void SendBacklog::enqueue(SendOperation& operation) {
   if (defers(*operation.peer)) operation.peer->state->tx.rtrs->deferring = false;
   operation.peer->state.make().tx.backlog.push_back(&operation);

@@ -17,6 +17,8 @@ class SendBacklog : Component {
   void await_fin(SendOperation& operation);
   void forget_awaiting(SendOperation& operation);
   static void use_registrations(SendOperation& operation, Transfer* transfer);
+  // Its whole buffer is.
+  [[nodiscard]] static bool is_registered(const SendOperation& operation) noexcept;
   void enqueue(SendOperation& operation);
   void list_backlog(Peer& peer);
   void end_send(SendOperation& operation, Status status);

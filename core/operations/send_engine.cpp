@@ -98,7 +98,7 @@ Status SendEngine::send_now(const SendRequest& request) {
     if (put_.may_put(*peer, iov, rtr)) {
       Status status = put_.put(*peer, request, iov, rtr);
       if (status.ok()) put_.consume_rtr(*peer, at);
-      return status;
+      if (!MemoryRegistration::may_copy(status)) return status;
     }
   }
 
@@ -210,6 +210,11 @@ Status SendEngine::prepare_rendezvous(SendOperation& operation) {
     if (iov.parts[i].iov_len == 0) continue;
     Status status =
         registration_.register_buffer(iov.parts[i], IBV_ACCESS_REMOTE_READ, &operation.regions[i]);
+    if (MemoryRegistration::may_copy(status)) {
+      TURNOUT_LOG(memory, info, "sending {} bytes in fragments: {}", iov.total, status.text());
+      for (Registration& region : operation.regions) region.reset();
+      break;
+    }
     if (!status.ok()) return status;
   }
   backlog_.await_fin(operation);
@@ -274,7 +279,8 @@ bool SendEngine::try_operation(SendOperation& operation) {
   wire::Rts rts;
   rts.total = operation.iov.total;
   rts.operation = operation.id;
-  for (std::uint32_t i = 0; i < operation.iov.count; ++i) {
+  const std::uint32_t parts = SendBacklog::is_registered(operation) ? operation.iov.count : 0;
+  for (std::uint32_t i = 0; i < parts; ++i) {
     const iovec& part = operation.iov.parts[i];
     if (part.iov_len == 0) continue;
     rts.segment[rts.segments++] = {reinterpret_cast<std::uint64_t>(part.iov_base), part.iov_len,

@@ -12,6 +12,17 @@
 
 namespace turnout {
 namespace {
+
+// Without a handle.
+TakenMessage description_of(const UnexpectedMessage& message) noexcept {
+  return {.peer = message.peer,
+          .tagged = message.tagged,
+          .has_remote_data = (message.header.flags & wire::kRemoteData) != 0,
+          .tag = message.tag,
+          .remote_data = message.header.data,
+          .length = message.total};
+}
+
 // Time, in units of TURNOUT_KEEPALIVE, after which a warning is logged for a stalled peer that a
 // receive waits for; then the time after which its operations fail, so that the job does not hang.
 constexpr int kTellAfter = 10;
@@ -107,6 +118,26 @@ void UnexpectedMessages::keep_unexpected(Peer& peer, const wire::Header& header,
   UnexpectedMessage& message = store(peer, header, arrival, total);
   context_.profile.unexpected.count(message.total);
   records_.matcher.add_unexpected(&message);
+  if (watcher_ != nullptr) [[unlikely]]
+    watcher_->on_unexpected(description_of(message), true);
+}
+
+void UnexpectedMessages::take_out(UnexpectedMessage& message) {
+  records_.matcher.remove_unexpected(&message);
+  if (watcher_ != nullptr) [[unlikely]]
+    watcher_->on_unexpected(description_of(message), false);
+}
+
+std::vector<TakenMessage> UnexpectedMessages::watch(UnexpectedWatcher* watcher) {
+  watcher_ = watcher;
+  std::vector<TakenMessage> all;
+  for (const bool tagged : {true, false}) {
+    for (const UnexpectedMessage* m = records_.matcher.unexpected(tagged).first(); m != nullptr;
+         m = m->next) {
+      all.push_back(description_of(*m));
+    }
+  }
+  return all;
 }
 
 // Null: the budget has no room.
@@ -359,7 +390,7 @@ Status UnexpectedMessages::peek(const PeekRequest& request) {
   }
   completion = posted_.completion_of(message->header, message->peer, message->total);
   completion.context = request.report.context;
-  if (request.discard || request.claim) records_.matcher.remove_unexpected(message);
+  if (request.discard || request.claim) take_out(*message);
   if (request.claim) {
     completion.flags |= kClaimed;
     message->claim = request.report.context;
@@ -412,16 +443,12 @@ std::optional<TakenMessage> UnexpectedMessages::take_message() {
   for (const bool tagged : {true, false}) {
     UnexpectedMessage* const m = records_.matcher.unexpected(tagged).first();
     if (m == nullptr) continue;
-    records_.matcher.remove_unexpected(m);
+    take_out(*m);
     m->claim = m;
     claimed_.push_back(m);
-    return TakenMessage{.handle = m,
-                        .peer = m->peer,
-                        .tagged = tagged,
-                        .has_remote_data = (m->header.flags & wire::kRemoteData) != 0,
-                        .tag = m->tag,
-                        .remote_data = m->header.data,
-                        .length = m->total};
+    TakenMessage taken = description_of(*m);
+    taken.handle = m;
+    return taken;
   }
   return std::nullopt;
 }

@@ -51,6 +51,9 @@ class UnexpectedMessages : MessagingUser {
   // The rest of what a lost peer was sending will not come.
   void drop_partial(Peer& peer);
   bool pump_waiting();
+  // A receive or a claim takes it out of the matching.
+  void take_out(UnexpectedMessage& message);
+  std::vector<TakenMessage> watch(UnexpectedWatcher* watcher);
   [[nodiscard]] LinkedList<UnexpectedMessage>& waiting() noexcept { return waiting_; }
   [[nodiscard]] std::vector<Peer*>& stalled() noexcept { return stalled_; }
   [[nodiscard]] std::vector<PendingWireup>& pending_wireups() noexcept { return pending_wireups_; }
@@ -79,6 +82,7 @@ class UnexpectedMessages : MessagingUser {
   std::uint64_t unexpected_bytes_ = 0;
   std::uint64_t unexpected_count_ = 0;
   bool matched_outside_ = false;
+  UnexpectedWatcher* watcher_ = nullptr;  // null: nobody
 };
 
 }  // namespace turnout

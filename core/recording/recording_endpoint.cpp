@@ -62,7 +62,7 @@ class RecordingEndpoint final : public Endpoint {
     operation.multi = request.multi;
     operation.tagged = request.tagged;
     RecvRequest own = request;
-    own.report = own_report(operation);
+    own.report = {&ended_, &ended_, nullptr, &operation};
     if (Status status = endpoint_->recv(own); !status.ok()) {
       operations_.erase(operation.self);
       return status;
@@ -102,6 +102,9 @@ class RecordingEndpoint final : public Endpoint {
   void discard_taken(void* handle) override {
     const Visit visit(*this);
     endpoint_->discard_taken(handle);
+  }
+  std::vector<TakenMessage> watch_unexpected(UnexpectedWatcher* watcher) override {
+    return endpoint_->watch_unexpected(watcher);
   }
   Status discard_claimed(const Report& report) override {
     const Visit visit(*this);
@@ -209,7 +212,7 @@ class RecordingEndpoint final : public Endpoint {
     Request own = request;
     // A success that nobody is told of has no entry; it has ended by now.
     const bool silent = request.inject && request.report.queue == nullptr;
-    if (!silent) own.report = own_report(operation);
+    if (!silent) own.report = {&ended_, &ended_, nullptr, &operation};
     if (Status status = (*endpoint_.*call)(own); !status.ok()) {
       operations_.erase(operation.self);
       return status;
@@ -225,9 +228,6 @@ class RecordingEndpoint final : public Endpoint {
     }
     hand_on();
     return {};
-  }
-  [[nodiscard]] Report own_report(Operation& operation) noexcept {
-    return {&ended_, &ended_, nullptr, &operation};
   }
   // Hands on what ended in `queue`; `of` finds the operation of an entry, in `operations`.
   template <class Of>

@@ -5,6 +5,8 @@
 // The endpoint owns it; the thread that drives the endpoint calls it. Errors: of ibv_reg_mr.
 #pragma once
 
+#include <cerrno>
+
 #include "core/memory/registration_cache.h"
 #include "core/protocol/operation.h"
 #include "core/state/endpoint_context.h"
@@ -27,6 +29,11 @@ class MemoryRegistration {
   [[nodiscard]] Status register_buffer(const iovec& part, int access, Registration* registration);
   [[nodiscard]] bool is_registered(const iovec& part, int access);
   static void release_regions(Transfer& transfer);
+  // Of a failure of register_buffer(): the adapter or the limit on locked memory has no room, but
+  // the memory itself may be read and written, so its bytes can travel in messages.
+  [[nodiscard]] static bool may_copy(const Status& failure) noexcept {
+    return failure.sys_errno() == ENOMEM || failure.sys_errno() == EAGAIN;
+  }
   [[nodiscard]] const RegistrationCache& registrations() const noexcept { return registrations_; }
   [[nodiscard]] const std::string& registrations_off() const noexcept { return registrations_off_; }
 

@@ -185,7 +185,7 @@ Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
     }
     sum += rts->segment[i].length;
   }
-  if (sum != rts->total)
+  if (sum != rts->total && !rts->is_unregistered())
     return {Code::invalid, "RTS: segment lengths do not add up to the message length"};
   return {};
 }

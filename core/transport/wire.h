@@ -166,6 +166,9 @@ struct Rts {
   std::uint8_t reserved[5] = {};
   RtsSegment segment[kMaxSegments];  // only the first `segments` travel
   std::uint64_t rtr = 0;
+
+  // The sender's buffer has no key: the message can only be asked for in fragments.
+  [[nodiscard]] bool is_unregistered() const noexcept { return segments == 0 && total != 0; }
 };
 inline constexpr std::size_t kRtsBase = 24;
 static_assert(sizeof(Rts) == kRtsBase + kMaxSegments * sizeof(RtsSegment) + 8);

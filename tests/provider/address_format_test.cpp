@@ -119,6 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, NameFormats,
 
 TEST(InternetAddresses, AreWhatFiGetinfoAnswers) {
   for (const auto& [asked, answer, host] : {std::tuple{FI_SOCKADDR, FI_SOCKADDR_IN, "127.0.0.1"},
+                                            {FI_SOCKADDR, FI_SOCKADDR_IN6, "::1"},
                                             {FI_SOCKADDR_IN, FI_SOCKADDR_IN, "127.0.0.1"},
                                             {FI_SOCKADDR_IN6, FI_SOCKADDR_IN6, "::1"}}) {
     InfoPtr hints = hints_for_all();
@@ -146,6 +147,26 @@ TEST(AddressFormats, OfATextAreOneOfTwo) {
                             "127.0.0.1:4711", "turnout://x#00"}) {
     EXPECT_FALSE(text.decode(wrong).ok()) << wrong;
   }
+}
+
+TEST(AddressFormats, OfATextAreOfTheFamilyThatIsAsked) {
+  const auto family_of = [](const char* text, int family) {
+    const auto name = AddressFormat::decode_text(text, family);
+    if (!name.ok()) return -1;
+    const auto& service = std::get<provider::ServiceAddress>(name.value());
+    return service.count == 1 ? int{service.socket()->sa_family} : -2;
+  };
+  EXPECT_EQ(family_of("turnout://127.0.0.1:4711", AF_INET), AF_INET);
+  EXPECT_EQ(family_of("turnout://127.0.0.1:4711", AF_INET6), -1);
+  EXPECT_EQ(family_of("turnout://[::1]:4711", AF_INET6), AF_INET6);
+  EXPECT_EQ(family_of("turnout://[::1]:4711", AF_INET), -1);
+  EXPECT_EQ(family_of("fi_sockaddr_in://localhost:4711", AF_UNSPEC), AF_INET);
+  EXPECT_EQ(family_of("fi_sockaddr_in://localhost:4711", AF_INET6), -1);
+  // fi_av_insertsvc without a service.
+  const Named node(FI_SOCKADDR_IN);
+  fi_addr_t out = 0;
+  EXPECT_EQ(fi_av_insertsvc(node.av, "turnout://[::1]:4711", nullptr, &out, 0, nullptr), 0);
+  EXPECT_EQ(out, FI_ADDR_NOTAVAIL);
 }
 
 TEST(AddressFormats, OfConnectionsNameTheirSockets) {

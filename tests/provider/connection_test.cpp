@@ -30,7 +30,8 @@ struct Event {
 
 // What a program with connected endpoints has, whichever side it is.
 struct Side {
-  explicit Side(const char* node = nullptr, std::uint64_t flags = 0) {
+  explicit Side(const char* node = nullptr, std::uint64_t flags = 0,
+                fi_wait_obj wait = FI_WAIT_UNSPEC) {
     const InfoPtr hints = hints_for_all();
     hints->ep_attr->type = FI_EP_MSG;
     fi_info* found = nullptr;
@@ -42,7 +43,7 @@ struct Side {
     fabric->api_version = FI_VERSION(1, 17);
     EXPECT_EQ(fi_domain(fabric, info.get(), &domain, nullptr), 0);
     fi_eq_attr eq_attr{};
-    eq_attr.wait_obj = FI_WAIT_UNSPEC;
+    eq_attr.wait_obj = wait;
     EXPECT_EQ(fi_eq_open(fabric, &eq_attr, &eq, nullptr), 0);
     fi_cq_attr cq_attr{};
     cq_attr.format = FI_CQ_FORMAT_TAGGED;
@@ -545,6 +546,22 @@ TEST(Connection, MessagesAreChecked) {
     damaged[field] ^= std::byte{0x40};
     EXPECT_FALSE(ConnectionMessage::length_of(damaged).ok()) << field;
   }
+}
+
+// The thread of connections waits for the mutex to signal what it reports.
+TEST(Connection, MayBeMadeByWhoHoldsTheMutexOfTheirEvents) {
+  Side server(nullptr, 0, FI_WAIT_MUTEX_COND), client;
+  fi_mutex_cond wait{};
+  ASSERT_EQ(fi_control(&server.eq->fid, FI_GETWAIT, &wait), 0);
+  const ServiceAddress name = server.listen();
+  pthread_mutex_lock(wait.mutex);
+  ASSERT_EQ(connect(client.endpoint(), name), 0);
+  const Event request = server.wait();
+  ASSERT_EQ(request.number, static_cast<std::uint32_t>(FI_CONNREQ));
+  EXPECT_EQ(fi_accept(server.endpoint(request.info.get()), nullptr, 0), 0);
+  pthread_mutex_unlock(wait.mutex);
+  EXPECT_EQ(server.wait().number, static_cast<std::uint32_t>(FI_CONNECTED));
+  EXPECT_EQ(client.wait().number, static_cast<std::uint32_t>(FI_CONNECTED));
 }
 
 }  // namespace

@@ -93,6 +93,8 @@ LoopbackEndpoint::LoopbackEndpoint(EndpointOptions options)
 
 LoopbackEndpoint::~LoopbackEndpoint() {
   std::erase(alive(), this);
+  for (const Finished& end : finished_)
+    fail(end.report, end.completion, {Code::canceled, "the endpoint was closed"});
 }
 
 Result<PeerId> LoopbackEndpoint::peer(const Address& address) {
@@ -205,6 +207,23 @@ void LoopbackEndpoint::arrive(Message message) {
     return;
   }
   unexpected_.push_back(std::move(message));
+  tell(unexpected_.back(), true);
+}
+
+TakenMessage LoopbackEndpoint::description_of(const Message& message) {
+  return {nullptr,     message.source, message.tagged,      message.has_data,
+          message.tag, message.data,   message.bytes.size()};
+}
+
+std::vector<TakenMessage> LoopbackEndpoint::watch_unexpected(UnexpectedWatcher* watcher) {
+  watcher_ = watcher;
+  std::vector<TakenMessage> all;
+  for (const bool tagged : {true, false}) {
+    for (const Message& message : unexpected_) {
+      if (message.tagged == tagged) all.push_back(description_of(message));
+    }
+  }
+  return all;
 }
 
 Status LoopbackEndpoint::recv(const RecvRequest& request) {
@@ -214,8 +233,10 @@ Status LoopbackEndpoint::recv(const RecvRequest& request) {
       ++message;
       continue;
     }
-    const bool used_up = deliver(posted, *message);
+    Message taken = std::move(*message);
     message = unexpected_.erase(message);
+    tell(taken, false);
+    const bool used_up = deliver(posted, taken);
     if (used_up) return {};
   }
   posted_.push_back(std::move(posted));

@@ -91,7 +91,9 @@ class LoopbackEndpoint final : public Endpoint {
   void abandon() noexcept override {}
   Nanoseconds next_deadline() const noexcept override { return 0; }
   bool progress() override;
-  [[nodiscard]] EndpointReport report() const override { return {}; }
+  [[nodiscard]] EndpointReport report() const override { return reported; }
+  std::vector<TakenMessage> watch_unexpected(UnexpectedWatcher* watcher) override;
+  [[nodiscard]] bool is_watched() const noexcept { return watcher_ != nullptr; }
   [[nodiscard]] std::size_t inject_limit() const noexcept override { return kInjectLimit; }
   [[nodiscard]] std::size_t eager_limit() const noexcept override { return 4096; }
   [[nodiscard]] std::size_t max_message() const noexcept override { return SIZE_MAX / 2; }
@@ -102,6 +104,7 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] std::size_t regions() const noexcept { return memory_->regions(); }
   [[nodiscard]] std::size_t context_size() const noexcept { return context_size_; }
   [[nodiscard]] std::size_t known_peers() const noexcept { return peers_.size(); }
+  EndpointReport reported;
   std::size_t progress_calls = 0;
   std::size_t expected_peers = 0;
   bool last_delivery_complete = false;  // of the last send() or rma()
@@ -143,6 +146,11 @@ class LoopbackEndpoint final : public Endpoint {
   std::deque<Message> inbox_;
   std::list<Posted> posted_;
   std::list<Message> unexpected_;
+  UnexpectedWatcher* watcher_ = nullptr;
+  static TakenMessage description_of(const Message& message);
+  void tell(const Message& message, bool arrived) const {
+    if (watcher_ != nullptr) watcher_->on_unexpected(description_of(message), arrived);
+  }
   std::map<void*, Message> claimed_;
   std::list<Message> taken_;  // the handle is the address
   std::deque<Finished> finished_;

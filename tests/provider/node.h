@@ -60,6 +60,7 @@ struct NodeOptions {
   std::uint64_t tx_op_flags = 0;
   std::uint64_t tx_bind = FI_TRANSMIT;
   std::uint64_t rx_bind = FI_RECV;
+  const char* av_name = nullptr;
   fid_domain* domain = nullptr;  // share this one (and its fabric) instead of opening another
   std::function<void(fid_domain*, fid_ep*)> before_enable;
 };
@@ -84,6 +85,7 @@ struct Node {
     EXPECT_EQ(fi_cq_open(domain, &cq_attr, &cq, nullptr), 0);
     fi_av_attr av_attr{};
     av_attr.type = FI_AV_TABLE;
+    av_attr.name = options.av_name;
     EXPECT_EQ(fi_av_open(domain, &av_attr, &av, nullptr), 0);
     EXPECT_EQ(fi_endpoint(domain, info.get(), &ep, nullptr), 0);
     core = LoopbackEndpoint::alive().back();

@@ -3,17 +3,22 @@
 // the counter, as libfabric's lnx has.
 #include <gtest/gtest.h>
 #include <rdma/fi_ext.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <list>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "provider/compat.h"
+#include "provider/library.h"
 #include "provider/peer_layout.h"
 #include "tests/provider/node.h"
 
@@ -96,6 +101,7 @@ struct Owner {
   }
 
   int get(std::uint64_t key, PeerMatch* match, PeerRxEntry** out) {
+    const std::lock_guard hold(mutex);
     asked.push_back(*match);
     if (on_get) on_get();
     if (get_answer != 0) return get_answer;
@@ -122,6 +128,7 @@ struct Owner {
 
   static int queue(PeerRxEntry* rx) {
     Owner& owner = *static_cast<Owner*>(rx->owner_context);
+    const std::lock_guard hold(owner.mutex);
     if (owner.queue_answer != 0) return owner.queue_answer;
     const auto at = std::ranges::find_if(owner.started, [&](Entry& e) { return &e.rx == rx; });
     owner.unexpected.splice(owner.unexpected.end(), owner.started, at);
@@ -131,10 +138,12 @@ struct Owner {
   static void free(PeerRxEntry* rx) {
     // A posted entry has no owner_context before it is matched; all that is freed was.
     Owner& owner = *static_cast<Owner*>(rx->owner_context);
+    const std::lock_guard hold(owner.mutex);
     ++owner.freed;
     ASSERT_EQ(std::erase_if(owner.started, [&](Entry& e) { return &e.rx == rx; }), 1u);
   }
 
+  std::recursive_mutex mutex;
   fid_peer_cq cq{};
   PeerSrxFid srx{};
   PeerCntrFid counter{};
@@ -192,14 +201,12 @@ CntrOwnerOps Owner::cntr_ops = {sizeof(CntrOwnerOps),
                                 [](PeerCntrFid* f) { ++Owner::of(f).errors_counted; }};
 
 struct Owned {
-  explicit Owned(std::uint64_t caps = 0, fi_threading threading = FI_THREAD_DOMAIN)
-      : node(options(caps, threading)) {}
+  explicit Owned(std::uint64_t caps, NodeOptions given = {})
+      : node(options(caps, std::move(given))) {}
 
-  NodeOptions options(std::uint64_t caps, fi_threading threading) {
-    NodeOptions out;
+  NodeOptions options(std::uint64_t caps, NodeOptions out) {
     out.tx_bind = out.rx_bind = 0;
     out.caps = caps;
-    out.threading = threading;
     out.before_enable = [this](fid_domain* domain, fid_ep* ep) {
       fi_cq_attr cq_attr{};
       cq_attr.flags = FI_PEER;
@@ -221,7 +228,12 @@ struct Owned {
   }
   ~Owned() {
     // What the program posted and never got is not the provider's.
-    node.others = {&srx->fid, &cq->fid, &cntr->fid};
+    node.others = {&cq->fid, &cntr->fid};
+    if (srx != nullptr) node.others.insert(node.others.begin(), &srx->fid);
+  }
+  void close_endpoint() {
+    EXPECT_EQ(fi_close(&node.ep->fid), 0);
+    node.ep = nullptr;
   }
   void drive() { EXPECT_EQ(fi_cq_read(cq, nullptr, 0), -FI_EAGAIN); }
 
@@ -231,6 +243,18 @@ struct Owned {
   fid_cntr* cntr = nullptr;
   Node node;
 };
+
+NodeOptions of_threads() {
+  NodeOptions out;
+  out.threading = FI_THREAD_SAFE;
+  return out;
+}
+
+NodeOptions sharing(fid_domain* domain) {
+  NodeOptions out;
+  out.domain = domain;
+  return out;
+}
 
 struct Peer : ::testing::Test {
   explicit Peer(std::uint64_t caps = FI_MSG | FI_TAGGED | FI_SOURCE | FI_PEER) : b(caps) {
@@ -408,11 +432,12 @@ TEST_F(Peer, WaitsForRoomInTheOwnersQueue) {
   send("hello", 7);
   b.drive();
   b.drive();
-  EXPECT_EQ(b.owner.freed, 0);
+  EXPECT_TRUE(b.owner.told.empty());
   b.owner.write_answer = 0;
   b.drive();
   EXPECT_EQ(b.owner.told.size(), 1u);
   EXPECT_EQ(b.owner.freed, 1);
+  EXPECT_EQ(b.owner.counted, 1);
 }
 
 TEST_F(Peer, WaitsForTheCoreToHaveRoom) {
@@ -485,18 +510,172 @@ TEST_F(Peer, TellsTheOwnerThatAnEntrysEndpointIsClosed) {
   send("late", 1);
   b.drive();
   ASSERT_EQ(b.owner.unexpected.size(), 1u);
-  ASSERT_EQ(fi_close(&b.node.ep->fid), 0);
-  b.node.ep = nullptr;
+  b.close_endpoint();
   b.owner.post(FI_TAGGED, into.data(), into.size(), &context, 1);
   EXPECT_EQ(b.owner.start_answer, -FI_EOPBADSTATE);
   b.drive();
   EXPECT_TRUE(b.owner.told.empty());
 }
 
+TEST_F(Peer, CancelsReceivesThatTheOwnerHadMatchedWhenTheirEndpointCloses) {
+  b.owner.post(FI_TAGGED, into.data(), into.size(), &context, 7);
+  faults().taken = {Code::again, "full"};
+  send("hello", 7);
+  b.drive();
+  EXPECT_EQ(b.owner.freed, 0);
+  b.close_endpoint();
+  EXPECT_EQ(b.owner.freed, 1);  // the owner may free its memory after this
+  b.drive();
+  ASSERT_EQ(b.owner.errors.size(), 1u);
+  EXPECT_EQ(b.owner.errors[0].base.err, FI_ECANCELED);
+  EXPECT_EQ(b.owner.errors[0].base.op_context, &context);
+  EXPECT_EQ(b.owner.errors[0].base.tag, 7u);
+  EXPECT_EQ(b.owner.errors[0].base.flags, static_cast<std::uint64_t>(FI_TAGGED | FI_RECV));
+}
+
+// lnx closes an endpoint, then its context, then frees all entries, and may read the queue later.
+TEST_F(Peer, TellsWhatEndedBeforeItsEndpointWasClosed) {
+  b.owner.post(FI_TAGGED, into.data(), into.size(), &context, 7);
+  b.owner.write_answer = -FI_EAGAIN;
+  send("hello", 7);
+  b.drive();
+  ASSERT_EQ(fi_tsend(b.node.ep, "out", 3, nullptr, to_a, 9, &other), 0);
+  b.close_endpoint();
+  EXPECT_EQ(b.owner.freed, 1);
+  EXPECT_EQ(fi_close(&b.srx->fid), 0);
+  b.srx = nullptr;
+  b.owner.write_answer = 0;
+  b.drive();
+  ASSERT_EQ(b.owner.told.size(), 2u);
+  EXPECT_EQ(b.owner.told[0].context, &context);
+  EXPECT_EQ(b.owner.told[0].length, 5u);
+  EXPECT_EQ(b.owner.told[1].context, &other);
+  EXPECT_EQ(b.owner.freed, 1);
+}
+
+TEST_F(Peer, TellsWhatTheCoreReportsWhileItEnds) {
+  std::uint64_t target = 0;
+  fid_mr* region = nullptr;
+  ASSERT_EQ(fi_mr_reg(a.domain, &target, sizeof target, FI_REMOTE_WRITE, 0, 0, 0, &region, nullptr),
+            0);
+  const std::uint64_t value = 1;
+  ASSERT_EQ(fi_write(b.node.ep, &value, sizeof value, nullptr, to_a,
+                     reinterpret_cast<std::uint64_t>(&target), fi_mr_key(region), &context),
+            0);
+  b.close_endpoint();
+  b.drive();
+  ASSERT_EQ(b.owner.errors.size(), 1u);
+  EXPECT_EQ(b.owner.errors[0].base.err, FI_ECANCELED);
+  EXPECT_EQ(b.owner.errors[0].base.op_context, &context);
+  EXPECT_EQ(fi_close(&region->fid), 0);
+}
+
+TEST_F(Peer, GivesBackTheEntriesOfOtherEndpointsOnceToo) {
+  NodeOptions options = sharing(b.node.domain);
+  options.tx_bind = options.rx_bind = 0;
+  options.caps = FI_TAGGED | FI_PEER;
+  options.before_enable = [this](fid_domain*, fid_ep* ep) {
+    ASSERT_EQ(fi_ep_bind(ep, &b.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    ASSERT_EQ(fi_ep_bind(ep, &b.srx->fid, 0), 0);
+  };
+  Node second(options);
+  const fi_addr_t to_second = a.insert(second);
+  b.owner.post(FI_TAGGED, into.data(), 32, &context, 7);
+  b.owner.post(FI_TAGGED, into.data() + 32, 32, &other, 8);
+  b.owner.write_answer = -FI_EAGAIN;
+  send("b", 7);
+  send("second", 8, nullptr, to_second);
+  b.drive();
+  second.close();
+  b.owner.write_answer = 0;
+  b.drive();
+  EXPECT_EQ(b.owner.told.size(), 2u);
+  EXPECT_TRUE(b.owner.errors.empty());
+  EXPECT_EQ(b.owner.freed, 2);
+}
+
+TEST_F(Peer, NamesASourceThatIsInsertedWhileTheOwnerIsAsked) {
+  Node c;
+  const fi_addr_t from_c = c.insert(b.node);
+  fi_addr_t to_c = FI_ADDR_NOTAVAIL;
+  b.owner.on_get = [&] {
+    if (to_c == FI_ADDR_NOTAVAIL) to_c = b.node.insert(c);
+  };
+  send("early", 1, &c, from_c);
+  b.drive();
+  b.drive();
+  ASSERT_EQ(b.owner.unexpected.size(), 1u);
+  EXPECT_EQ(b.owner.unexpected.front().rx.addr, to_c);
+}
+
+TEST_F(Peer, AsksOnlyOwnersWhoseQueueIsRead) {
+  Owned second(FI_TAGGED | FI_PEER, sharing(b.node.domain));
+  const fi_addr_t to_second = a.insert(second.node);
+  second.owner.get_answer = -FI_EAGAIN;
+  send("x", 1, nullptr, to_second);
+  second.drive();
+  EXPECT_EQ(second.owner.asked.size(), 1u);
+  b.drive();
+  EXPECT_EQ(second.owner.asked.size(), 1u);
+  second.drive();
+  EXPECT_EQ(second.owner.asked.size(), 2u);
+}
+
+// Another process may insert an address into a vector with a name.
+TEST(PeerOfProcesses, NamesSourcesThatOthersInsert) {
+  const std::string name = "peer-" + std::to_string(getpid());
+  NodeOptions options;
+  options.av_name = name.c_str();
+  Owned b(FI_TAGGED | FI_PEER, options);
+  Node other(options), c;
+  const fi_addr_t from_c = c.insert(b.node);
+  ASSERT_EQ(fi_tsend(c.ep, "x", 1, nullptr, from_c, 1, nullptr), 0);
+  b.drive();
+  ASSERT_EQ(b.owner.unexpected.size(), 1u);
+  EXPECT_EQ(b.owner.unexpected.front().rx.addr, FI_ADDR_UNSPEC);
+  const fi_addr_t to_c = other.insert(c);
+  b.drive();
+  EXPECT_EQ(b.owner.unexpected.front().rx.addr, to_c);
+}
+
+TEST(PeerOfThreads, MayCloseAnEndpointWhileAnotherThreadReads) {
+  constexpr int kMessages = 20;
+  for (int round = 0; round < 50; ++round) {
+    Node a;
+    Owned b(FI_TAGGED | FI_PEER, of_threads());
+    const fi_addr_t to_b = a.insert(b.node);
+    std::array<char, kMessages> into{};
+    for (char& byte : into) b.owner.post(FI_TAGGED, &byte, 1, &byte, 1);
+    for (int i = 0; i < kMessages; ++i)
+      ASSERT_EQ(fi_tsend(a.ep, "x", 1, nullptr, to_b, 1, nullptr), 0);
+    std::atomic<int> reads{0};
+    std::atomic<bool> closed{false};
+    std::thread reader([&] {
+      for (bool last = false; !last; ++reads) {
+        last = closed;
+        b.owner.write_answer = reads % 2 == 0 ? -FI_EAGAIN : 0;
+        b.drive();
+      }
+    });
+    while (reads < 1) std::this_thread::yield();
+    b.close_endpoint();
+    closed = true;
+    reader.join();
+    b.owner.write_answer = 0;
+    b.drive();
+    b.drive();
+    // Every receive that was matched ended once.
+    const std::size_t matched = kMessages - b.owner.posted.size();
+    EXPECT_EQ(b.owner.told.size() + b.owner.errors.size(), matched);
+    EXPECT_EQ(static_cast<std::size_t>(b.owner.freed), matched);
+    EXPECT_TRUE(b.owner.started.empty());
+  }
+}
+
 // lnx registers the buffer with this domain before it returns the entry.
 TEST(PeerOfThreads, MayBeCalledFromTheOwnersCalls) {
   Node a;
-  Owned b(FI_TAGGED | FI_PEER, FI_THREAD_SAFE);
+  Owned b(FI_TAGGED | FI_PEER, of_threads());
   const fi_addr_t to_b = a.insert(b.node);
   std::array<char, 8> into{};
   fid_mr* region = nullptr;
@@ -546,7 +725,9 @@ TEST(PeerOpen, RefusesWhatIsNoPeerContext) {
 TEST(PeerOpen, NeedsTheOwnersQueueForItsReceives) {
   Owner owner;
   fid_ep* srx = nullptr;
-  Node node;
+  NodeOptions options;
+  options.caps = FI_TAGGED | FI_PEER;
+  Node node(options);
   fid_ep* ep = nullptr;
   ASSERT_EQ(fi_endpoint(node.domain, node.info.get(), &ep, nullptr), 0);
   fi_rx_attr rx_attr{};
@@ -560,6 +741,36 @@ TEST(PeerOpen, NeedsTheOwnersQueueForItsReceives) {
   EXPECT_EQ(fi_enable(ep), -FI_ENOCQ);
   EXPECT_EQ(fi_close(&ep->fid), 0);
   EXPECT_EQ(fi_close(&srx->fid), 0);
+}
+
+TEST(PeerOpen, NeedsTheCapability) {
+  Owner owner;
+  Node node;
+  fid_ep *ep = nullptr, *srx = nullptr;
+  ASSERT_EQ(fi_endpoint(node.domain, node.info.get(), &ep, nullptr), 0);
+  fi_rx_attr rx_attr{};
+  rx_attr.op_flags = FI_PEER;
+  PeerSrxContext context{sizeof context, &owner.srx};
+  ASSERT_EQ(fi_srx_context(node.domain, &rx_attr, &srx, &context), 0);
+  EXPECT_EQ(fi_ep_bind(ep, &srx->fid, 0), -FI_EINVAL);
+  EXPECT_EQ(fi_close(&ep->fid), 0);
+  EXPECT_EQ(fi_close(&srx->fid), 0);
+}
+
+TEST(PeerOpen, RefusesLibrariesWhoseOwnersHaveOtherStructures) {
+  Owner owner;
+  Node node;
+  fi_rx_attr rx_attr{};
+  rx_attr.op_flags = FI_PEER;
+  PeerSrxContext context{sizeof context, &owner.srx};
+  const std::uint32_t version = provider::library().version;
+  for (const std::uint32_t minor : {18u, 22u, 0u, 4u}) {
+    const std::uint32_t other = FI_VERSION(minor > 17 ? 1u : 2u, minor);
+    fid_ep* srx = nullptr;
+    provider::library().version = other;
+    EXPECT_EQ(fi_srx_context(node.domain, &rx_attr, &srx, &context), -FI_EINVAL) << other;
+  }
+  provider::library().version = version;
 }
 
 TEST(PeerOpen, IsACapabilityOfItsOwn) {

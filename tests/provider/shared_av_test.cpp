@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Address vectors that are opened by name, here within one process: each opening is one of its own.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -36,6 +37,24 @@ struct SharedAv : ::testing::Test {
     fi_addr_t index = 0;
     EXPECT_EQ(fi_av_insert(av, &address, 1, &index, 0, nullptr), 1);
     return index;
+  }
+  // The file behind the name.
+  [[nodiscard]] std::filesystem::path file() const {
+    std::string hexadecimal;  // the end of the file's name; there are those of other tests
+    for (const char c : name) hexadecimal += fmt::format("{:02x}", static_cast<unsigned char>(c));
+    std::filesystem::path found;
+    for (const auto& one : std::filesystem::directory_iterator(runtime_folder() + "/turnout-av-" +
+                                                               std::to_string(::geteuid()))) {
+      if (one.path().string().ends_with(hexadecimal)) found = one.path();
+    }
+    return found;
+  }
+  // Another process writes nonsense.
+  void damage_count(std::uint64_t count) const {
+    std::fstream bytes(file(), std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(8);
+    bytes.write(reinterpret_cast<const char*>(&count), sizeof count);
+    ASSERT_TRUE(bytes.flush());
   }
   static bool has(fid_av* av, fi_addr_t index, const Address& address) {
     Address found;
@@ -137,21 +156,73 @@ TEST_F(SharedAv, IsCheckedBeforeItIsUsed) {
   struct stat info {};
   ASSERT_EQ(::stat(folder.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777u, 0700u);
-  // Another process writes nonsense: a number of addresses that there are not, all of them zeros.
-  std::string hexadecimal;  // the end of the file's name; there are those of other tests
-  for (const char c : name) hexadecimal += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  std::size_t files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    if (!file.path().string().ends_with(hexadecimal)) continue;
-    ++files;
-    std::fstream bytes(file.path(), std::ios::in | std::ios::out | std::ios::binary);
-    const std::uint64_t count = 3;
-    bytes.seekp(8);
-    bytes.write(reinterpret_cast<const char*>(&count), sizeof count);
-  }
-  ASSERT_EQ(files, 1u);
+  damage_count(3);  // of which there are no more, all of them zeros
   EXPECT_FALSE(has(av, 2, node.name()));
   EXPECT_TRUE(has(av, 0, node.name()));
+}
+
+TEST_F(SharedAv, InsertsNothingWhereTheCountIsTooSmall) {
+  fid_av* av = nullptr;
+  ASSERT_EQ(open(&av), 0);
+  const Address third = Node().name();
+  EXPECT_EQ(insert(av, node.name()), 0u);
+  fi_addr_t index = insert(av, other.name());
+  EXPECT_EQ(index, 1u);
+  damage_count(1);
+  fi_addr_t refused = 0;
+  int error = 0;
+  EXPECT_EQ(fi_av_insert(av, &third, 1, &refused, FI_SYNC_ERR, &error), 0);
+  EXPECT_EQ(error, FI_EIO);
+  EXPECT_EQ(refused, FI_ADDR_NOTAVAIL);
+  EXPECT_TRUE(has(av, 0, node.name()));
+  EXPECT_TRUE(has(av, 1, other.name()));
+  EXPECT_EQ(fi_av_remove(av, &index, 1, 0), 0);
+  EXPECT_FALSE(has(av, 1, other.name()));
+}
+
+TEST_F(SharedAv, ChangesNothingThatItCannotLock) {
+  fid_av* av = nullptr;
+  ASSERT_EQ(open(&av), 0);
+  fi_addr_t first = insert(av, node.name());
+  // Its descriptor becomes one that cannot be locked for writing.
+  int fd = -1;
+  for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(one.path(), gone) == file())
+      fd = std::stoi(one.path().filename().string());
+  }
+  ASSERT_GE(fd, 0);
+  const int kept = ::dup(fd);
+  const int other_file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::dup2(other_file, fd), fd);
+  const Address address = other.name();
+  fi_addr_t index = 0;
+  int error = 0;
+  EXPECT_EQ(fi_av_insert(av, &address, 1, &index, FI_SYNC_ERR, &error), 0);
+  EXPECT_EQ(error, EBADF);
+  EXPECT_EQ(fi_av_remove(av, &first, 1, 0), -EBADF);
+  EXPECT_TRUE(has(av, 0, node.name()));
+  ASSERT_EQ(::dup2(kept, fd), fd);
+  ::close(kept);
+  ::close(other_file);
+  EXPECT_EQ(insert(av, other.name()), 1u);
+}
+
+// Who only reads waits for nobody: the lock is held meanwhile.
+TEST_F(SharedAv, ReadsWithoutTheLock) {
+  fid_av *av = nullptr, *reader = nullptr;
+  ASSERT_EQ(open(&av), 0);
+  ASSERT_EQ(open(&reader, FI_READ), 0);
+  EXPECT_EQ(insert(av, node.name()), 0u);
+  const int fd = ::open(file().c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_start = 1;
+  lock.l_len = 1;
+  ASSERT_EQ(::fcntl(fd, F_OFD_SETLK, &lock), 0);
+  EXPECT_TRUE(has(reader, 0, node.name()));
+  ::close(fd);
 }
 
 TEST_F(SharedAv, RefusesWhatItCannotShare) {

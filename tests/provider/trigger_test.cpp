@@ -111,6 +111,67 @@ TEST_F(Triggers, AreOfferedToThoseWhoAsk) {
   EXPECT_NE(a.info->rx_attr->caps & FI_TRIGGER, 0u);
 }
 
+// The core has no room when the threshold is reached.
+TEST_F(Triggers, StartThoughTheCounterIsSetBack) {
+  auto context = at(2);
+  Text hello("hello", nodes.to_b);
+  hello.msg.context = &context;
+  ASSERT_EQ(fi_sendmsg(a.ep, &hello.msg, FI_TRIGGER), 0);
+  faults().send = {Code::again, "full"};
+  ASSERT_EQ(fi_cntr_add(gate, 2), 0);
+  faults().send = {Code::again, "full"};
+  ASSERT_EQ(fi_cntr_set(gate, 0), 0);
+  EXPECT_EQ(fi_cntr_read(gate), 0u);
+  EXPECT_EQ(receive(), "hello");
+  EXPECT_NE(a.next(), nullptr);
+}
+
+TEST_F(Triggers, StartThoughDeferredWorkSetsTheCounterBack) {
+  fi_op_cntr op{other, 0};
+  auto set = work(FI_OP_CNTR_SET, 1);
+  set.completion_cntr = nullptr;
+  set.op.cntr = &op;
+  ASSERT_EQ(queue(set), 0);
+  auto context = at(5);
+  context.trigger.threshold.cntr = other;
+  Text hello("hello", nodes.to_b);
+  hello.msg.context = &context;
+  ASSERT_EQ(fi_sendmsg(a.ep, &hello.msg, FI_TRIGGER), 0);
+  faults().send = {Code::again, "full"};
+  ASSERT_EQ(fi_cntr_add(other, 5), 0);
+  ASSERT_EQ(fi_cntr_add(gate, 1), 0);
+  EXPECT_EQ(fi_cntr_read(other), 0u);
+  EXPECT_EQ(receive(), "hello");
+}
+
+// While something waits, one read of a queue moves all endpoints, but not for each of them.
+TEST_F(Triggers, MoveEachEndpointAtMostTwiceARead) {
+  auto context = at(1);
+  Text hello("hello", nodes.to_b);
+  hello.msg.context = &context;
+  constexpr std::size_t kMany = 8;
+  NodeOptions more = options();
+  more.domain = a.domain;
+  more.tx_bind = more.rx_bind = 0;
+  more.before_enable = [&](fid_domain*, fid_ep* ep) {
+    ASSERT_EQ(fi_ep_bind(ep, &a.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+  };
+  std::vector<std::unique_ptr<Node>> others;
+  for (std::size_t i = 0; i < kMany; ++i) others.push_back(std::make_unique<Node>(more));
+  ASSERT_EQ(fi_sendmsg(a.ep, &hello.msg, FI_TRIGGER), 0);
+  for (int read = 0; read < 3; ++read) {
+    std::vector<std::size_t> before;
+    for (const auto& node : others) before.push_back(node->core->progress_calls);
+    EXPECT_EQ(a.next(), nullptr);
+    for (std::size_t i = 0; i < kMany; ++i) {
+      const std::size_t calls = others[i]->core->progress_calls - before[i];
+      EXPECT_GE(calls, 1u);
+      EXPECT_LE(calls, 2u);
+    }
+  }
+  others.clear();
+}
+
 TEST_F(Triggers, SendWaitsForItsThreshold) {
   auto context = at(2);
   Text hello("hello", nodes.to_b);

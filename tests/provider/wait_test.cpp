@@ -298,6 +298,37 @@ TEST(Conditions, OfAnEventQueue) {
   EXPECT_EQ(fi_close(&eq->fid), 0);
 }
 
+// Another thread reports an event, and waits for the mutex to signal it.
+TEST(Conditions, LetWhoHoldsTheMutexCall) {
+  NodeOptions options;
+  options.threading = FI_THREAD_SAFE;
+  Node node(options);
+  fi_eq_attr eq_attr{};
+  eq_attr.wait_obj = FI_WAIT_MUTEX_COND;
+  fid_eq* eq = nullptr;
+  ASSERT_EQ(fi_eq_open(node.fabric, &eq_attr, &eq, nullptr), 0);
+  fi_av_attr av_attr{};
+  av_attr.flags = FI_EVENT;
+  fid_av* av = nullptr;
+  ASSERT_EQ(fi_av_open(node.domain, &av_attr, &av, nullptr), 0);
+  ASSERT_EQ(fi_av_bind(av, &eq->fid, 0), 0);
+  Address address = node.name();
+  const Condition condition(&eq->fid);
+  pthread_mutex_lock(condition.wait.mutex);
+  fi_addr_t index = FI_ADDR_NOTAVAIL;
+  std::thread other([&] { EXPECT_EQ(fi_av_insert(av, &address, 1, &index, 0, nullptr), 0); });
+  std::uint32_t event = 0;
+  fi_eq_entry entry{};
+  while (fi_eq_read(eq, &event, &entry, sizeof entry, 0) == -FI_EAGAIN) std::this_thread::yield();
+  EXPECT_EQ(entry.data, 1u);
+  std::size_t length = sizeof address;
+  EXPECT_EQ(fi_av_lookup(av, 0, &address, &length), 0);
+  pthread_mutex_unlock(condition.wait.mutex);
+  other.join();
+  EXPECT_EQ(fi_close(&av->fid), 0);
+  EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
 TEST(Descriptors, InAListForPoll) {
   NodeOptions options;
   options.wait = FI_WAIT_POLLFD;

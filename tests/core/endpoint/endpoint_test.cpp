@@ -138,6 +138,50 @@ TEST(Endpoint, PeekClaimAndDiscard) {
   }
 }
 
+TEST(Endpoint, TellsOfMessagesThatNoReceiveWaitsFor) {
+  struct Watcher : UnexpectedWatcher {
+    void on_unexpected(const TakenMessage& message, bool arrived) override {
+      told.push_back({arrived ? 1 : -1, static_cast<int>(message.tag), message.length});
+    }
+    struct Told {
+      int change, tag;
+      std::size_t length;
+      bool operator==(const Told&) const = default;
+    };
+    std::vector<Told> told;
+  } watcher;
+  TestWorld world(2);
+  std::vector<std::byte> little(8), large(100'000), in(100'000);
+  EXPECT_TRUE(world[1].watch_unexpected(&watcher).empty());
+  const auto send = [&](std::vector<std::byte>& bytes, std::uint64_t tag) {
+    const iovec out = piece(bytes);
+    ASSERT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 1), out, tag, world.report(0, nullptr))).ok());
+    const std::size_t before = watcher.told.size();
+    ASSERT_TRUE(world.until([&] { return watcher.told.size() > before; }));
+  };
+  send(little, 1);
+  send(large, 2);
+  const std::vector<TakenMessage> waiting = world[1].watch_unexpected(&watcher);
+  ASSERT_EQ(waiting.size(), 2u);
+  EXPECT_EQ(waiting[1].tag, 2u);
+  EXPECT_EQ(waiting[1].length, large.size());
+  EXPECT_TRUE(waiting[1].tagged);
+  PeekRequest peek;
+  peek.tag = 1;
+  peek.discard = true;
+  peek.report = world.report(1, nullptr);
+  ASSERT_TRUE(world[1].peek(peek).ok());
+  (void)take(world.queue(1));
+  const iovec place = piece(in);
+  ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, place, 2, world.report(1, nullptr))).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1; }));
+  const std::vector<Watcher::Told> expected = {
+      {1, 1, 8}, {1, 2, large.size()}, {-1, 1, 8}, {-1, 2, large.size()}};
+  EXPECT_EQ(watcher.told, expected);
+  EXPECT_TRUE(world[1].watch_unexpected(nullptr).empty());
+}
+
 TEST(Endpoint, CancelEndsInAnErrorEntryOnce) {
   TestWorld world(2);
   std::vector<std::byte> in(10);

@@ -18,6 +18,7 @@
 
 #include "base/settings.h"
 #include "core/memory/unmap_monitor.h"
+#include "tests/core/endpoint/adapter_settings.h"
 #include "tests/core/endpoint/pinned_pages.h"
 #include "tests/support/requests.h"
 #include "tests/support/test_world.h"
@@ -27,15 +28,6 @@ namespace turnout {
 namespace {
 
 constexpr std::size_t kPage = 4096, kPages = 24;
-
-Settings adapter_settings() {
-  Settings settings = Settings::defaults();
-  EXPECT_TRUE(settings.set("device", "virtual").ok());
-  if (const char* path = std::getenv("TURNOUT_VERBS_PATH")) {
-    EXPECT_TRUE(settings.set("verbs_path", path).ok());
-  }
-  return settings;
-}
 
 // Shared pages at one place, which come and go.
 class Arena {

@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/settings.h"
+#include "core/verbs/library.h"
+#include "tests/core/endpoint/adapter_settings.h"
 #include "tests/core/endpoint/known_pair.h"
 
 namespace turnout {
@@ -186,6 +190,73 @@ TEST_P(Protocols, BeginAboveTheThreshold) {
   }
   EXPECT_EQ(pair.sender().operations.rendezvous, 2u);
   EXPECT_EQ(pair.receiver().operations.rtrs, sends_rtrs() ? 2u : 0u);
+}
+
+// As long as one is there, no memory in the range of one of these buffers can be registered.
+class RefusedRegistrations {
+ public:
+  explicit RefusedRegistrations(int error) {
+    EXPECT_TRUE(verbs::load(verbs::Library::virtual_adapter, adapter_settings()).ok());
+    error_ = error;
+    auto& functions = const_cast<verbs::Functions&>(verbs::functions());
+    register_ = std::exchange(functions.ibv_reg_mr_fn, &refuse);
+  }
+  ~RefusedRegistrations() {
+    const_cast<verbs::Functions&>(verbs::functions()).ibv_reg_mr_fn = register_;
+    buffers_.clear();
+  }
+  RefusedRegistrations(const RefusedRegistrations&) = delete;
+  RefusedRegistrations& operator=(const RefusedRegistrations&) = delete;
+  void add(const std::vector<std::byte>& buffer) { buffers_.push_back(&buffer); }
+
+ private:
+  static ibv_mr* refuse(ibv_pd* pd, void* address, std::size_t length, int access) {
+    for (const std::vector<std::byte>* one : buffers_) {
+      if (address < one->data() || address >= one->data() + one->size()) continue;
+      errno = error_;
+      return nullptr;
+    }
+    return register_(pd, address, length, access);
+  }
+  static inline int error_ = 0;
+  static inline std::vector<const std::vector<std::byte>*> buffers_;
+  static inline decltype(verbs::Functions::ibv_reg_mr_fn) register_ = nullptr;
+};
+
+TEST_P(Protocols, AreReplacedByFragmentsWhereABufferCannotBeRegistered) {
+  for (const auto& [source, target] : {std::pair{true, false}, {false, true}, {true, true}}) {
+    for (const bool early : {true, false}) {
+      SCOPED_TRACE(testing::Message() << source << target << early);
+      RefusedRegistrations refused(early ? ENOMEM : EAGAIN);
+      KnownPair pair(GetParam());
+      std::vector<std::byte> out = pattern(50'000, 3), in(50'000);
+      if (source) refused.add(out);
+      if (target) refused.add(in);
+      for (std::uint64_t tag = 1; tag <= 3; ++tag) {
+        std::fill(in.begin(), in.end(), std::byte{});
+        if (early) pair.recv(in, tag);
+        pair.settle();
+        pair.send(out, tag);
+        pair.settle();
+        if (!early) pair.recv(in, tag);
+        pair.expect_arrival();
+        EXPECT_EQ(in, out);
+      }
+    }
+  }
+}
+
+// Memory that is not there cannot be copied either.
+TEST_P(Protocols, EndWithAnErrorWhereABufferIsNone) {
+  RefusedRegistrations refused(EFAULT);
+  KnownPair pair(GetParam());
+  std::vector<std::byte> out = pattern(50'000, 3), in(50'000);
+  refused.add(in);
+  pair.recv(in, 1);
+  pair.settle();
+  pair.send(out, 1);
+  ASSERT_TRUE(pair.received());
+  EXPECT_TRUE(pair.error(1));
 }
 
 INSTANTIATE_TEST_SUITE_P(Core, Protocols, testing::ValuesIn(kRendezvousNames),

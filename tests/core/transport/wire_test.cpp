@@ -175,6 +175,10 @@ TEST(Wire, RtsSegmentsMustAddUp) {
   EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
   rts.segments = wire::kMaxSegments + 1;
   EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
+  rts.segments = 0;  // the buffer is not registered
+  EXPECT_TRUE(wire::parse_rts(bytes, wire::kRtsBase, &parsed).ok());
+  EXPECT_TRUE(parsed.is_unregistered());
+  EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
 }
 
 TEST(Wire, RtsNamesTheRtrItReplaces) {
