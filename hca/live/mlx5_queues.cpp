@@ -19,7 +19,12 @@ constexpr std::uint32_t kIndexMask = 0xff'ffff;  // of a completion queue's word
 
 void begin(ReceiveQueue& queue, Mlx5ReceiveRecord& record,
            const Mlx5ReceiveRecord& where) noexcept {
-  record = where;
+  record.buffer = where.buffer;
+  record.doorbell = where.doorbell;
+  record.entries = where.entries;
+  record.stride = where.stride;
+  record.user_index = where.user_index;
+  record.linked = where.linked;
   record.fetched = record.becomes = 0;
   record.fetching = 0;
   queue.mlx5 = where.buffer != 0 ? 1 : 0;
