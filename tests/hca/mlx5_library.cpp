@@ -17,7 +17,8 @@ extern "C" const turnout::hca::Mlx5DeviceCalls* turnout_mlx5_device(void (*mark)
 
 #if defined(__SANITIZE_THREAD__)
 // The handler runs at a store of the program's: nothing is interrupted that it could meet again.
-extern "C" const char* __tsan_default_options() {  // NOLINT: the sanitizer's name
+extern "C" __attribute__((visibility("default"))) const char*
+__tsan_default_options() {  // NOLINT: the sanitizer's name
   return "report_signal_unsafe=0";
 }
 #endif
