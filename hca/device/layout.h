@@ -23,7 +23,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 12;
+inline constexpr std::uint32_t kLayoutVersion = 13;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -386,9 +386,11 @@ struct alignas(64) Mlx5ReceiveRecord {
   // `fetching`, tail + 1 of the ring, is not 0: who dies there leaves it.
   std::uint64_t fetched, becomes;
   std::uint32_t fetching;
-  // A queue pair's own, of datagrams: kept from the taking of a receive to its completion, whose
-  // order the program takes for that of the receives.
-  Lock delivery;
+  // A queue pair's own receives: several peers send datagrams, and each is completed before the
+  // next is taken, for libmlx5 goes by their order. delivering: 1 with the lock held; left behind,
+  // its holder died there.
+  std::uint32_t delivering;
+  Lock order;
 };
 static_assert(sizeof(Mlx5ReceiveRecord) == 64);
 

@@ -35,6 +35,24 @@ struct Grh {
 };
 static_assert(sizeof(ibv_grh) == kGrhBytes);
 
+// From the taking of a receive to its completion nobody else takes one of the queue.
+class InOrder {
+ public:
+  InOrder(Fabric& fabric, Mlx5ReceiveRecord& record) noexcept
+      : record_(record), guard_(fabric, record.order) {
+    // What the dead one had taken comes back first.
+    if (record_.delivering != 0) (void)fabric.reap_dead();
+    record_.delivering = 1;
+  }
+  ~InOrder() { record_.delivering = 0; }
+  InOrder(const InOrder&) = delete;
+  InOrder& operator=(const InOrder&) = delete;
+
+ private:
+  Mlx5ReceiveRecord& record_;
+  SharedGuard guard_;
+};
+
 }  // namespace
 
 inline RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept {
@@ -301,11 +319,9 @@ Attempt Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
   if (invalidates && !windows.may_invalidate(wqe.imm, target)) {
     return remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
   }
-  // Who reads an mlx5's completions takes those of a queue pair's own receives for being in order.
-  // Of datagrams there can be many senders.
-  std::optional<SharedGuard> in_order;
-  if (datagram && target.record->rq.mlx5 != 0) [[unlikely]] {
-    in_order.emplace(fabric, fabric.mlx5_qp(target.number & (kMaxQps - 1)).delivery);
+  std::optional<InOrder> in_order;
+  if (datagram && target.srq == kNone && target.record->rq.mlx5 != 0) [[unlikely]] {
+    in_order.emplace(fabric, fabric.mlx5_qp(target.number & (kMaxQps - 1)));
   }
   TakenReceive receive;
   const Attempt taken = take(qp, target, receive);

@@ -145,8 +145,8 @@ void Mlx5Queues::move_entries(std::uint32_t index, CqRecord& cq) noexcept {
 void Mlx5Queues::move_own() noexcept {
   const std::lock_guard lock(objects.mutex);
   for (const auto& [index, cq] : objects.cqs) {
-    if (cq->record->mlx5 == 0) continue;
     const SharedGuard guard(fabric, cq->record->lock);
+    if (cq->record->mlx5 == 0) continue;
     move_entries(index, *cq->record);
   }
 }

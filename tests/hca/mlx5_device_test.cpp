@@ -301,6 +301,58 @@ TEST_F(Mlx5Device, Datagrams) {
   EXPECT_EQ(b.destroy(), 0);
 }
 
+// libmlx5 knows a receive by the place of its completion among the others: however many send at the
+// same time, they come in the order in which they were posted.
+TEST_F(Mlx5Device, DatagramsOfManyComeInOrder) {
+  Mlx5Library l;
+  Mlx5QpOptions options;
+  options.type = IBV_QPT_UD;
+  Mlx5CompletionQueue received(l, 256, 64, -1, false);
+  Mlx5QpOptions mine = options;
+  mine.receive_cq = &received;
+  mine.receives = 128;
+  Mlx5QueuePair target(l, mine);
+  target.connect(0);
+  constexpr int kSenders = 3, kMessages = 4000;
+  std::atomic<int> ended{0};
+  std::vector<std::thread> senders;
+  for (int i = 0; i < kSenders; ++i) {
+    senders.emplace_back([&] {
+      Mlx5CompletionQueue sent(l, 16, 64, -1, false);
+      Mlx5QpOptions own = options;
+      own.send_cq = &sent;
+      Mlx5QueuePair a(l, own);
+      a.connect(0);
+      for (int n = 0; n < kMessages; ++n) {
+        a.post(Mlx5Wqe(MLX5_OPCODE_SEND)
+                   .datagram(target.number, kQkey, true, false)
+                   .data(l.memory.address(kHere), 4000, l.mr.lkey));
+        EXPECT_EQ(opcode_of(sent.wait()), MLX5_CQE_REQ);
+      }
+      EXPECT_EQ(a.destroy(), 0);
+      ++ended;
+    });
+  }
+  std::uint16_t posted = 0, done = 0;
+  const auto take = [&] {
+    mlx5_cqe64 e;
+    while (received.poll(e)) {
+      ASSERT_EQ(counter_of(e), done);
+      ++done;
+    }
+  };
+  while (ended.load() < kSenders && !HasFatalFailure()) {
+    while (static_cast<std::uint16_t>(posted - done) < 128) {
+      target.receive(l.memory.address(kThere), 4096, l.mr.lkey);
+      ++posted;
+    }
+    take();
+  }
+  for (std::thread& sender : senders) sender.join();
+  take();
+  EXPECT_GT(done, 0);
+}
+
 TEST_F(Mlx5Device, UnreliableConnections) {
   Mlx5QpOptions options;
   options.type = IBV_QPT_UC;
