@@ -34,18 +34,18 @@ def self_costs(text):
     return costs
 
 
-def run(command, env=None):
+def run(command, env=None, before=(), options=()):
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "callgrind.out"
         # A call through the PLT that is skipped is charged with what ran before CALLGRIND_ZERO_STATS.
-        whole = ["valgrind", "--tool=callgrind", "--skip-plt=no", f"--callgrind-out-file={out}", *command]
+        whole = [*before, "valgrind", "--tool=callgrind", "--skip-plt=no", *options, f"--callgrind-out-file={out}", *command]
         done = subprocess.run(whole, capture_output=True, text=True, check=False, env=env)
         if done.returncode != 0:
             raise CallgrindError(f"{' '.join(map(str, whole))} failed:\n{done.stdout}{done.stderr}")
         return self_costs(out.read_text())
 
 
-def each(command_for, few, many, env=None):
+def each(command_for, few, many, env=None, **how):
     """What one more of what `command_for(count)` repeats takes: the difference of two runs."""
-    less, more = run(command_for(few), env), run(command_for(many), env)
+    less, more = (run(command_for(count), env, **how) for count in (few, many))
     return {key: (more[key] - less[key]) / (many - few) for key in more if more[key] != less[key]}

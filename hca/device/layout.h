@@ -382,8 +382,8 @@ struct alignas(64) Mlx5ReceiveRecord {
   std::uint32_t stride;      // bytes
   std::uint32_t user_index;  // of the queue pair, or of the XRC shared queue
   std::uint32_t linked;      // 1: a shared queue, whose entries form a list
-  // The latest entry << 32 | how many were fetched, 0 before the first; and what it becomes, while
-  // `fetching`, tail + 1 of the ring, is not 0: who dies there leaves it.
+  // The next entry << 32 | how many were fetched; and what it becomes, while `fetching`, tail + 1
+  // of the ring, is not 0: who dies there leaves it.
   std::uint64_t fetched, becomes;
   std::uint32_t fetching;
   // A queue pair's own receives: several peers send datagrams, and each is completed before the

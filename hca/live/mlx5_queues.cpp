@@ -234,18 +234,11 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
   for (std::uint32_t n = 0; left > 0 && (n < kBatch || queue.limit != 0); ++n, --left) {
     if (queue.tail - queue.head >= queue.max_wr) break;
     const auto fetched = static_cast<std::uint32_t>(record.fetched);
-    std::uint32_t entry = fetched;
-    // Where the latest one leads is known once another was posted: the program links an entry that
-    // comes back to the end of its list, which the latest one can have been.
-    if (record.linked != 0 && record.fetched != 0) {
-      const auto latest =
-          entry_at(static_cast<std::uint32_t>(record.fetched >> 32) & (record.entries - 1));
-      if (latest.empty()) return false;
-      entry = parse_receive(latest, true).next;
-    } else if (record.linked != 0) {
-      entry = 0;
-    }
-    entry &= record.entries - 1;
+    // Where an entry leads is settled when it is posted: its program keeps an entry to link to.
+    // Later it may be in another place of the list.
+    const std::uint32_t entry =
+        (record.linked != 0 ? static_cast<std::uint32_t>(record.fetched >> 32) : fetched) &
+        (record.entries - 1);
     const auto found = entry_at(entry);
     if (found.empty()) return false;
     const Mlx5Receive receive = parse_receive(found, record.linked != 0);
@@ -256,7 +249,7 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
     wqe->num_sge = sges;
     std::copy_n(receive.sge, sges, reinterpret_cast<ReceiveSge*>(wqe + 1));
     // repair() relies on the order of these.
-    record.becomes = std::uint64_t{entry} << 32 | (fetched + 1);
+    record.becomes = std::uint64_t{receive.next} << 32 | (fetched + 1);
     record.fetching = queue.tail + 1;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     ++queue.tail;

@@ -221,6 +221,10 @@ int CommandFile::read_completion(Channel& channel, void* to) {
 void CommandFile::end() {
   const std::lock_guard lock(mutex_);
   if (objects_.context == nullptr) return;
+  TURNOUT_LOG(hca, info,
+              "mlx5 context closed: {} queue pairs, {} shared receive queues, {} completion queues "
+              "made, {} bytes of entries",
+              made_.queue_pairs, made_.shared_queues, made_.completion_queues, made_.bytes);
   qps_.clear([this](Pair& pair) { (void)end(pair); });
   srqs_.clear([this](Shared& shared) { (void)verbs().destroy_srq(*shared.srq); });
   cqs_.clear([this](Queue& queue) { (void)end(queue); });

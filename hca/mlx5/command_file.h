@@ -140,6 +140,11 @@ class CommandFile {
   Handles<Shared> srqs_;
   Handles<Pair> qps_;
   std::vector<Channel*> channels_;
+  // What was made since the context was opened; told in the log when it ends.
+  struct {
+    std::uint32_t queue_pairs = 0, shared_queues = 0, completion_queues = 0;
+    std::uint64_t bytes = 0;  // of the program's memory, for their entries
+  } made_;
 };
 
 }  // namespace turnout::hca

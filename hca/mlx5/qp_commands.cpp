@@ -161,6 +161,8 @@ int CommandFile::make_qp(const ib_uverbs_ex_create_qp& asked, const mlx5_ib_crea
   }
   if (send_bytes != 0) Doorbells::instance().add(*pair->queue);
   handle = qps_.add(std::move(pair));
+  ++made_.queue_pairs;
+  made_.bytes += receive_bytes + send_bytes;
   return 0;
 }
 

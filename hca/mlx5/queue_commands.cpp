@@ -98,6 +98,8 @@ int CommandFile::make_cq(const CqRequest& request, const mlx5_ib_create_cq& mlx5
   queue->doorbell.queues = &objects_.engine->mlx5_queues();
   Doorbells::instance().add(queue->doorbell);
   handle = cqs_.add(std::move(queue));
+  ++made_.completion_queues;
+  made_.bytes += std::uint64_t{entries} * mlx5.cqe_size;
   return 0;
 }
 
@@ -237,6 +239,8 @@ int CommandFile::make_srq(const SrqRequest& request, const mlx5_ib_create_srq& m
   where.linked = 1;
   objects_.engine->mlx5_queues().attach(*srq, where);
   answer.srq_handle = srqs_.add(std::move(shared));
+  ++made_.shared_queues;
+  made_.bytes += std::uint64_t{entries} * stride;
   answer.max_wr = entries - 1;
   answer.max_sge = limits.max_sge;
   answer.srqn = srq->number;

@@ -223,7 +223,7 @@ TEST_F(Mlx5Errors, WhatMayNotBe) {
          return wqe;
        }},
       {"too long a request", MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR,
-       [&](Mlx5Pair&) { return Mlx5Wqe(MLX5_OPCODE_SEND).inline_data(kilobyte.substr(0, 512)); }},
+       [&](Mlx5Pair&) { return Mlx5Wqe(MLX5_OPCODE_SEND).inline_data(kilobyte.substr(0, 1024)); }},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.what);
