@@ -83,7 +83,7 @@ std::string libfabric_version() {
   if (auto* const version = reinterpret_cast<std::uint32_t (*)()>(dlsym(library, "fi_version"))) {
     text = fmt::format("{}.{}", version() >> 16, version() & 0xffff);
   }
-  dlclose(library);
+  // It stays: libibverbs keeps the drivers that came with it (libefa), and would call what is gone.
   return text;
 }
 

@@ -452,6 +452,18 @@ class Mlx5(Verbs):
 
     ADAPTER = "/sys/class/infiniband/mlx5_0"
 
+    def test_doctor_and_info_know_it(self):
+        found = self.verbs("--mlx5", "--", "env", "TURNOUT_DEVICE=mlx5_0", self.turnout, "doctor")
+        for row, said in (("mlx5_0 DC", "yes"), ("mlx5_0 registration", "registered"), ("adapter", "mlx5_0")):
+            line = next(line for line in found.splitlines() if line.split(None, 1)[1].startswith(row))
+            self.assertIn(said, line)
+        self.assertIn("the system's               mlx5_0", self.verbs("--mlx5", "--", self.turnout, "info"))
+
+    def test_ucx_finds_its_transports(self):
+        found = self.verbs("--mlx5", "--", "ucx_info", "-d")
+        for transport in ("dc_mlx5", "rc_mlx5", "ud_mlx5"):
+            self.assertRegex(found, rf"Transport: {transport}\b")
+
     def test_devices(self):
         plain = self.verbs("--profile", "connectx-5", "--", "cat", f"{ADAPTER}/node_guid").strip()
         listed = self.verbs("--mlx5", "--", "ibv_devices").splitlines()[2:]
@@ -463,7 +475,7 @@ class Mlx5(Verbs):
         self.env["LD_PRELOAD"] = f"{BUILD}/lib/turnout/libibverbs.so.1:libm.so.6"
         libraries = str(BUILD / "lib" / "turnout")
         self.assertEqual(self.verbs("--mlx5", "--", "sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH"),
-                         f"{libraries}/libturnout-shim.so:libm.so.6 /somewhere\n")
+                         f"{libraries}/libturnout-shim.so:{libraries}/system/librdmacm.so.1:libm.so.6 /somewhere\n")
         self.verbs("--mlx5", "--", "env", "LD_DEBUG=files", "ibv_devices")
         loaded = set(re.findall(r"calling init: (\S*(?:ibverbs|mlx5)\S*)", self.err))
         self.assertTrue(any("/libibverbs.so.1" in path for path in loaded), loaded)
@@ -486,7 +498,7 @@ class Mlx5(Verbs):
             "pci:v000015B3d00001017sv000015B3sd00000020bc02sc07i00", "4: ACTIVE",
             "6", "1", "231:192", "mlx5_0", "0x15b3"])
         self.assertEqual(self.verbs("--mlx5", "--", "ls", "/sys/class/infiniband", "/dev/infiniband"),
-                         "/dev/infiniband:\nuverbs0\n\n/sys/class/infiniband:\nmlx5_0\n")
+                         "/dev/infiniband:\nrdma_cm\nuverbs0\n\n/sys/class/infiniband:\nmlx5_0\n")
         self.assertEqual(self.verbs("--mlx5", "--", "stat", "-c", "%F %t:%T", "/dev/infiniband/uverbs0"),
                          "character special file e7:c0\n")
 

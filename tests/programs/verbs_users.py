@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Libraries of others over verbs on the virtual adapter: UCX's rc_verbs and ud_verbs through ucx_perftest,
-libfabric's own verbs provider through fi_pingpong, qperf, which waits for events unless it is told to poll, fio's
-engine rdma, the programs of rsocket(7), and ucmatose, which connects by GIDs.
+"""Libraries of others over verbs on the virtual adapter: UCX through ucx_perftest, with rc_verbs and ud_verbs, and with
+rc_mlx5, dc_mlx5 and ud_mlx5 on the emulated mlx5; libfabric's own verbs provider through fi_pingpong; qperf, which waits
+for events unless it is told to poll; fio's engine rdma; the programs of rsocket(7); ucmatose, which connects by GIDs.
 
     verbs_users.py BUILD [--only REGEX]
 
@@ -34,11 +34,14 @@ FABRICS = [("verbs", "msg"), ("verbs", "dgram"), ("verbs;ofi_rxm", "rdm"), ("ver
 
 
 def cases():
-    for transport in ("rc_v", "ud_v"):
-        env = {"UCX_TLS": f"{transport},self", "UCX_NET_DEVICES": "turnout0:1", "UCX_LOG_LEVEL": "warn"}
+    # rc_mlx5 connects by ud_mlx5. Those of mlx5 drive the emulated mlx5 with the system's libmlx5.
+    for transport, all_of_it in (("rc_v", "rc_v"), ("ud_v", "ud_v"), ("rc_mlx5", "rc_mlx5,ud_mlx5:aux"),
+                                 ("dc_mlx5", "dc_mlx5"), ("ud_mlx5", "ud_mlx5")):
+        device = "mlx5_0" if transport.endswith("mlx5") else "turnout0"
+        env = {"UCX_TLS": f"{all_of_it},self", "UCX_NET_DEVICES": f"{device}:1", "UCX_LOG_LEVEL": "warn"}
         for test in UCX_TESTS:
-            # ud_verbs answers an atomic or a get when its timer says so, a thousand times a second at most.
-            count = "200" if transport == "ud_v" else "2000"
+            # UD answers an atomic or a get when its timer says so, a thousand times a second at most.
+            count = "200" if transport.startswith("ud") else "2000"
             yield (f"ucx {transport} {test} 8 B", env, ["ucx_perftest", "-p"], ["-p"],
                    ["localhost", "-t", test, "-n", count, "-s", "8"])
         for test in UCX_LARGE:
@@ -81,7 +84,8 @@ def run(turnout, number, variables, server_words, port_option, client_words):
     """'' or what went wrong."""
     port = 23000 + os.getpid() % 5000 + number
     env = dict(os.environ, **variables)
-    verbs = [turnout, "verbs", "--fabric", f"users-{os.getpid()}-{number}", "--"]
+    adapter = ["--mlx5"] if variables.get("UCX_NET_DEVICES", "").startswith("mlx5") else []
+    verbs = [turnout, "verbs", "--fabric", f"users-{os.getpid()}-{number}", *adapter, "--"]
     command = verbs + server_words + [str(port)]
     client = verbs + server_words[:-1] + port_option + [str(port)] + client_words
     if GID in client:
