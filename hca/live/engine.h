@@ -46,11 +46,10 @@ class LiveEngine {
   Memory memory_{*fabric_};
   LocalObjects local_;
   IdlePolls idle_polls_;
-  LiveParts parts_{*fabric_, local_,       memory_,      idle_polls_,    shared_copies_,
-                   events_,  hazards_,     completions_, receives_,      regions_,
-                   windows_, multicast_,   numbers_,     direct_writes_, executor_,
-                   faults_,  send_queues_, xrc_,         queue_pairs_,   srqs_,
-                   mlx5_queues_};
+  LiveParts parts_{
+      *fabric_,     local_,    memory_,      idle_polls_, shared_copies_, events_,  hazards_,
+      completions_, receives_, regions_,     windows_,    multicast_,     numbers_, direct_writes_,
+      executor_,    faults_,   send_queues_, xrc_,        queue_pairs_,   srqs_,    mlx5_queues_};
   SharedCopies shared_copies_{parts_};
   LiveEvents events_{parts_};
   Hazards hazards_{parts_};
