@@ -4,6 +4,7 @@
 has written to every other: UCX over rc_mlx5 and dc_mlx5, and Turnout.
 
     bench/mlx5_scale.py BUILD_DIR [--ranks 64] [--markdown]
+    bench/mlx5_scale.py BUILD_DIR --check docs/mlx5.md     exit 1 if a figure is another than that page's
 
 The figures are what the device counted (log level info); time is not measured. MPICH is the virtual environment's
 (tools/deps.sh), and the system's libmlx5 drives the device.
@@ -55,14 +56,20 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--check", type=pathlib.Path)
     args = parser.parse_args()
+    page = args.check.read_text() if args.check else ""
+    wrong = 0
     print(f"| {args.ranks} ranks, each | queue pairs | MiB of queue entries |\n|---|---:|---:|" if args.markdown
           else f"{args.ranks} ranks     queue pairs   MiB of entries")
     for provider, name in NAMES.items():
         pairs, size = measure(args.build.resolve(), provider, args.ranks)
         print(f"| {name} | {pairs:.0f} | {size / 2**20:.1f} |" if args.markdown
               else f"{name:14} {pairs:8.0f} {size / 2**20:14.1f}", flush=True)
-    return 0
+        if args.check and f"| {name} | {pairs:.0f} | {size / 2**20:.1f} |" not in page:
+            print(f"{args.check} says otherwise", file=sys.stderr)
+            wrong += 1
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
