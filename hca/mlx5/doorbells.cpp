@@ -3,7 +3,6 @@
 
 #include <endian.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <ucontext.h>
@@ -192,9 +191,6 @@ Doorbells::Page Doorbells::look(std::uint64_t page) noexcept {
   return Page::doorbell;
 }
 
-// Programs poll an mlx5's completions in memory and give no processor away while they wait: where
-// there are more of them than processors, whoever a request went to would wait until the time slice
-// of its sender is over. So a doorbell lets others run.
 bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
   const auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
   const Page page = look(address & ~kPageMask);
@@ -236,7 +232,6 @@ bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
       Mlx5SendQueue* const queue = sends_[number & (kMaxQps - 1)].load(std::memory_order_acquire);
       if (queue != nullptr && queue->qp().number == number) {
         queue->run();
-        sched_yield();
         return true;
       }
     }
@@ -245,7 +240,6 @@ bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
     for (std::uint32_t i = 0; i < high; ++i) {
       if (auto* const queue = sends_[i].load()) queue->run();
     }
-    sched_yield();
     return true;
   }
   if (known) {
