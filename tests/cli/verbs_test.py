@@ -427,7 +427,7 @@ exec "$0" verbs --mlx5 -- sh -c 'ls /sys/class/infiniband; cat /sys/class/infini
         done = subprocess.run([*alone, "sh", "-c", script, self.turnout], env=self.env, text=True,
                               capture_output=True, timeout=LIMIT)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertTrue(done.stdout.startswith("mlx5_0\n231:193\nuverbs1\nnone\n"), done.stdout)
+        self.assertTrue(done.stdout.startswith("mlx5_0\n231:193\nrdma_cm\nuverbs1\nnone\n"), done.stdout)
         self.assertIn("mlx5_0", done.stdout.partition("GUID")[2])
         self.assertEqual(self.left(), [])
 
