@@ -249,7 +249,8 @@ class Top(unittest.TestCase):
         for kind in ("nonsense", "dumb"):
             with self.subTest(kind):
                 self.start_top(variables=f"TERM={kind}")
-                self.until(rf"(no process of yours of job {JOB} [^$]*?){{2}}")
+                # Not what the run before it has left on the screen, which is cleared when the shell comes to it.
+                self.until(rf"\A(?![\s\S]*^code=\d)[\s\S]*?(no process of yours of job {JOB} [^$]*?){{2}}")
                 self.terminal.key("C-c")
                 self.ended()
 
