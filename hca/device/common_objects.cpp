@@ -30,8 +30,7 @@ Ah* make_address_handle(Pd& pd, const ibv_ah_attr& attr, bool reachable) {
   ah->verbs.context = pd.verbs.context;
   ah->verbs.pd = &pd.verbs;
   ah->attr = attr;
-  constexpr std::uint8_t kMulticastPrefix = 0xff;  // IBTA 4.1.1
-  ah->multicast = attr.is_global != 0 && attr.grh.dgid.raw[0] == kMulticastPrefix;
+  ah->multicast = attr.is_global != 0 && is_multicast(attr.grh.dgid);
   ah->reachable = reachable;
   ++pd.users;
   return ah.release();

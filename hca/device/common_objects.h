@@ -15,6 +15,11 @@ namespace turnout::hca {
 // 0, or EBUSY: something belongs to it still.
 [[nodiscard]] int destroy_domain(Pd& pd);
 
+// Does the address name a multicast group? IBTA 4.1.1.
+[[nodiscard]] inline bool is_multicast(const ibv_gid& gid) noexcept {
+  constexpr std::uint8_t kPrefix = 0xff;
+  return gid.raw[0] == kPrefix;
+}
 // Null with errno EINVAL when `attr` names a port or an entry of the GID table that is not there.
 [[nodiscard]] Ah* make_address_handle(Pd& pd, const ibv_ah_attr& attr, bool reachable);
 void destroy_address_handle(Ah& ah) noexcept;

@@ -214,15 +214,14 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
   auto left =
       static_cast<std::uint16_t>(be32toh(posted) - static_cast<std::uint32_t>(record.fetched));
   if (left > record.entries) return false;
-  // A few at a time: the rest of a long queue stays where its program has it. Where a limit is
-  // armed all of them count.
+  // A few at a time: the rest of a long queue stays where its program has it.
   constexpr std::uint32_t kBatch = 16;
   alignas(8) std::array<std::byte, kBatch * kMaxStride> bytes;
   std::uint32_t first = 0, count = 0;  // entries that `bytes` holds
   const auto entry_at = [&](std::uint32_t entry) -> std::span<const std::byte> {
     if (entry < first || entry - first >= count) {
       first = entry;
-      count = std::min({kBatch, record.entries - entry, left + 1U});
+      count = std::min({kBatch, record.entries - entry, std::uint32_t{left}});
       if (!read(owner, record.buffer + std::uint64_t{first} * record.stride, bytes.data(),
                 std::size_t{count} * record.stride)) {
         count = 0;
@@ -231,7 +230,7 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
     }
     return std::span(bytes).subspan(std::size_t{entry - first} * record.stride, record.stride);
   };
-  for (std::uint32_t n = 0; left > 0 && (n < kBatch || queue.limit != 0); ++n, --left) {
+  for (std::uint32_t n = 0; left > 0 && n < kBatch; ++n, --left) {
     if (queue.tail - queue.head >= queue.max_wr) break;
     const auto fetched = static_cast<std::uint32_t>(record.fetched);
     // Where an entry leads is settled when it is posted: its program keeps an entry to link to.

@@ -64,9 +64,6 @@ class Mlx5Queues : LiveParts {
   [[nodiscard]] std::uint64_t flush_posted() noexcept;
 
  private:
-  // Has the program left so many unpolled, of those before `position`?
-  [[nodiscard]] bool has_unpolled(Mlx5CqRecord& record, const CqRecord& cq, std::uint64_t position,
-                                  std::uint32_t entries) noexcept;
   // Memory of a process. False: it cannot be reached.
   [[nodiscard]] bool place_of(Token owner, std::uint64_t address, Place& place) noexcept;
   [[nodiscard]] bool write(Token owner, std::uint64_t address, const void* from,

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/parts.h"
 
@@ -82,9 +83,8 @@ class LiveMulticast : LiveParts {
   [[nodiscard]] static int check_membership(const Qp& qp, const ibv_gid& group,
                                             std::uint64_t (&gid)[2]) {
     if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
-    constexpr std::uint8_t kMulticastPrefix = 0xff;
     std::memcpy(gid, group.raw, sizeof gid);
-    return qp.kind == QpKind::ud && group.raw[0] == kMulticastPrefix ? 0 : EINVAL;
+    return qp.kind == QpKind::ud && is_multicast(group) ? 0 : EINVAL;
   }
   [[nodiscard]] static bool is_group(const MulticastRecord& record,
                                      const std::uint64_t* gid) noexcept {

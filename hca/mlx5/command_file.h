@@ -89,8 +89,7 @@ class CommandFile {
   int query_port(Mlx5Command& command);
   int open_xrcd(Mlx5Command& command);
   int close_xrcd(Mlx5Command& command);
-  int attach_mcast(Mlx5Command& command);
-  int detach_mcast(Mlx5Command& command);
+  int change_mcast(Mlx5Command& command);
   int create_channel(Mlx5Command& command);
   int create_cq(Mlx5Command& command);
   int create_cq_extended(Mlx5Command& command);

@@ -214,22 +214,15 @@ int CommandFile::close_xrcd(Mlx5Command& command) {
   return 0;
 }
 
-int CommandFile::attach_mcast(Mlx5Command& command) {
-  const auto asked = command.request<ib_uverbs_attach_mcast>();
+int CommandFile::change_mcast(Mlx5Command& command) {
+  static_assert(sizeof(ib_uverbs_attach_mcast) == sizeof(ib_uverbs_detach_mcast));
+  const auto asked = command.request<ib_uverbs_attach_mcast>();  // the other says the same
   const Pair* const pair = qps_.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
   ibv_gid group;
   std::memcpy(group.raw, asked.gid, sizeof group.raw);
-  return verbs().attach(*pair->qp, group);
-}
-
-int CommandFile::detach_mcast(Mlx5Command& command) {
-  const auto asked = command.request<ib_uverbs_detach_mcast>();
-  const Pair* const pair = qps_.find(asked.qp_handle);
-  if (pair == nullptr) return EINVAL;
-  ibv_gid group;
-  std::memcpy(group.raw, asked.gid, sizeof group.raw);
-  return verbs().detach(*pair->qp, group);
+  const bool attaches = command.number() == IB_USER_VERBS_CMD_ATTACH_MCAST;
+  return attaches ? verbs().attach(*pair->qp, group) : verbs().detach(*pair->qp, group);
 }
 
 }  // namespace turnout::hca

@@ -36,10 +36,8 @@ void Mlx5SendQueue::run() noexcept {
     if (wqe.opcode == IBV_WR_BIND_MW) wqe.bind_pd = qp_.record->pd;
     if (request.addressed) {
       const ibv_ah_attr& to = request.address;
-      constexpr std::uint8_t kMulticastPrefix = 0xff;  // IBTA 4.1.1
       wqe.global = to.is_global != 0;
-      wqe.multicast =
-          qp_.kind == QpKind::ud && wqe.global && to.grh.dgid.raw[0] == kMulticastPrefix;
+      wqe.multicast = qp_.kind == QpKind::ud && wqe.global && is_multicast(to.grh.dgid);
       wqe.reachable = names_this_port(to, context);
       if (wqe.multicast) __builtin_memcpy(wqe.group, to.grh.dgid.raw, sizeof wqe.group);
       // IBTA 10.2.5: the top bit asks for the queue pair's own key.
