@@ -26,13 +26,13 @@ JOB = "top-terminal"
 
 
 class Terminal:
-    """A shell in a tmux server of its own."""
+    """A shell in a tmux server of its own, in `folder`."""
 
     def __init__(self, folder, env):
         # `folder` is short: the socket's path must be.
         self.command = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
         self.env = env
-        self.tmux("new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS), "env PS1='$ ' sh")
+        self.tmux("new-session", "-d", "-c", str(folder), "-x", str(COLUMNS), "-y", str(ROWS), "env PS1='$ ' sh")
 
     def tmux(self, *words):
         return subprocess.run([*self.command, *words], env=self.env, text=True, capture_output=True, check=True,
