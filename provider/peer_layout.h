@@ -5,9 +5,9 @@
 //
 // fi_peer(3) promises no stability, and a structure tells its form by no version: owners in
 // libraries from 1.18 to 2.4 are refused (PeerReceives::open), those of 1.17 by the size of their
-// table of calls. Plain data that the owner allocates and
-// keeps until the object opened with it is closed. Source: fi_peer(3), and what libfabric 2.5.1's
-// lnx passes: its entries have no links any more.
+// table of calls. Plain data that the owner allocates and keeps until the object opened with it is
+// closed. Source: fi_peer(3), and what libfabric 2.5.1's lnx passes: its entries have no links any
+// more.
 #pragma once
 
 #include <rdma/fi_endpoint.h>

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdint>
 #include <cstring>
@@ -16,24 +17,15 @@ namespace {
 
 constexpr char kPort[] = "/ports/1/";
 
-// Decimal digits, before `end`; their begin.
-char* digits(std::uint64_t value, char* end) noexcept {
-  do {
-    *--end = static_cast<char>('0' + value % 10);
-    value /= 10;
-  } while (value != 0);
-  return end;
-}
-
 bool write_value(const char* path, std::uint64_t value) noexcept {
   char text[24];
-  char* const end = text + sizeof text;
-  end[-1] = '\n';
-  const char* const begin = digits(value, end - 1);
+  char* const newline = std::to_chars(text, text + sizeof text - 1, value).ptr;
+  *newline = '\n';
+  const auto size = static_cast<std::size_t>(newline + 1 - text);
   const auto fd = static_cast<int>(syscall(
       SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0444));
   if (fd < 0) return false;
-  const bool whole = write(fd, begin, static_cast<std::size_t>(end - begin)) == end - begin;
+  const bool whole = write(fd, text, size) == static_cast<ssize_t>(size);
   close(fd);
   return whole;
 }
@@ -54,12 +46,7 @@ void renew_counter(const char* place) noexcept {
   if (value_of != nullptr && size + 16 < sizeof part && value_of(name, &value)) {
     std::memcpy(part, place, size);
     part[size] = '.';
-    char number[16];
-    char* const end = number + sizeof number;
-    const char* const begin = digits(static_cast<std::uint64_t>(syscall(SYS_gettid)), end);
-    const auto length = static_cast<std::size_t>(end - begin);
-    std::memcpy(part + size + 1, begin, length);
-    part[size + 1 + length] = '\0';
+    *std::to_chars(part + size + 1, part + sizeof part - 1, syscall(SYS_gettid)).ptr = '\0';
     if (!write_value(part, value) || syscall(SYS_renameat, AT_FDCWD, part, AT_FDCWD, place) != 0) {
       syscall(SYS_unlinkat, AT_FDCWD, part, 0);
     }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -72,18 +73,11 @@ bool is_there(int folder, const char* path) noexcept {
   return there;
 }
 
-// "/proc/self/fd/N"; snprintf is not for signal handlers.
+// "/proc/self/fd/N", and zeros behind it; snprintf is not for signal handlers.
 struct FdName {
   char text[40] = "/proc/self/fd/";
   explicit FdName(int fd) noexcept {
-    char digits[12];
-    std::size_t count = 0;
-    for (auto rest = static_cast<unsigned>(fd); rest != 0 || count == 0; rest /= 10) {
-      digits[count++] = static_cast<char>('0' + rest % 10);
-    }
-    std::size_t end = std::strlen(text);
-    while (count > 0) text[end++] = digits[--count];
-    text[end] = '\0';
+    std::to_chars(text + std::strlen(text), text + sizeof text - 1, fd);
   }
 };
 

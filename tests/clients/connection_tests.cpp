@@ -32,12 +32,7 @@ class Side {
     fid_domain* domain = nullptr;
     check(fi_domain(fabric, info_.get(), &domain, nullptr), "fi_domain");
     domain_.reset(domain);
-    fi_cq_attr queue{};
-    queue.size = 1024;
-    queue.format = FI_CQ_FORMAT_TAGGED;
-    fid_cq* cq = nullptr;
-    check(fi_cq_open(domain, &queue, &cq, nullptr), "fi_cq_open");
-    cq_.reset(cq);
+    cq_ = open_tagged_queue(domain, 1024);
     if (run.server) return;
     if (run.out_of_band) {
       at_ = control_of(run).receive({});

@@ -192,11 +192,7 @@ void shared_av(const Run& run) {
     const FiHandle<fid_av> a(av);
     const auto* const indices = static_cast<const fi_addr_t*>(attr.map_addr);
     require(indices != nullptr && indices[at] != FI_ADDR_NOTAVAIL, "no index of the shared vector");
-    fi_cq_attr queue{};
-    queue.format = FI_CQ_FORMAT_TAGGED;
-    fid_cq* cq = nullptr;
-    check(fi_cq_open(domain, &queue, &cq, nullptr), "fi_cq_open");
-    const FiHandle<fid_cq> c(cq);
+    const FiHandle<fid_cq> cq = open_tagged_queue(domain);
     fid_ep* ep = nullptr;
     check(fi_endpoint(domain, info.get(), &ep, nullptr), "fi_endpoint");
     const FiHandle<fid_ep> e(ep);
@@ -209,16 +205,16 @@ void shared_av(const Run& run) {
     long code = 0;
     stage("fi_send of the second process");
     while ((code = fi_send(ep, out.data(), kSize, nullptr, indices[at], &op)) == -FI_EAGAIN) {
-      fi_cq_read(cq, nullptr, 0);
+      fi_cq_read(cq.get(), nullptr, 0);
     }
     check(code, "fi_send");
     fi_cq_tagged_entry entry{};
-    while ((code = fi_cq_read(cq, &entry, 1)) == -FI_EAGAIN) {
+    while ((code = fi_cq_read(cq.get(), &entry, 1)) == -FI_EAGAIN) {
     }
     check(code, "fi_cq_read");
     // Its provider may have to help until the message is there.
     char done = 0;
-    while (::read(down[0], &done, 1) != 1) fi_cq_read(cq, nullptr, 0);
+    while (::read(down[0], &done, 1) != 1) fi_cq_read(cq.get(), nullptr, 0);
     return 0;
   };
   const pid_t child = ::fork();
@@ -333,11 +329,7 @@ void scalable(const Run& run) {
   fid_av* av = nullptr;
   check(fi_av_open(domain, &attr, &av, nullptr), "fi_av_open");
   const FiHandle<fid_av> a(av);
-  fi_cq_attr queue{};
-  queue.format = FI_CQ_FORMAT_TAGGED;
-  fid_cq* cq = nullptr;
-  check(fi_cq_open(domain, &queue, &cq, nullptr), "fi_cq_open");
-  const FiHandle<fid_cq> c(cq);
+  const FiHandle<fid_cq> cq = open_tagged_queue(domain);
   fid_ep* sep = nullptr;
   check_offered(fi_scalable_ep(domain, info.get(), &sep, nullptr), "fi_scalable_ep");
   const FiHandle<fid_ep> s(sep);
@@ -371,7 +363,7 @@ void scalable(const Run& run) {
           "fi_send");
     while (sending.done == 0 || receiving.done == 0) {
       fi_cq_tagged_entry entry{};
-      const ssize_t n = fi_cq_read(cq, &entry, 1);
+      const ssize_t n = fi_cq_read(cq.get(), &entry, 1);
       if (n == -FI_EAGAIN) continue;
       check(n, "fi_cq_read");
       ++Op::of(entry.op_context)->done;

@@ -253,6 +253,15 @@ FiHandle<fid_cq> Node::open_queue(Wait wait, std::size_t size, void* context) co
   return FiHandle<fid_cq>(cq);
 }
 
+FiHandle<fid_cq> open_tagged_queue(fid_domain* domain, std::size_t size) {
+  fi_cq_attr attr{};
+  attr.size = size;
+  attr.format = FI_CQ_FORMAT_TAGGED;
+  fid_cq* cq = nullptr;
+  check(fi_cq_open(domain, &attr, &cq, nullptr), "fi_cq_open");
+  return FiHandle<fid_cq>(cq);
+}
+
 void Node::open_domain() {
   fid_domain* domain = nullptr;
   check(fi_domain(fabric(), info_.get(), &domain, nullptr), "fi_domain");

@@ -262,6 +262,9 @@ class Node {
   bool tolerant_ = false;
 };
 
+// Without a wait object; size 0: the provider's.
+[[nodiscard]] FiHandle<fid_cq> open_tagged_queue(fid_domain* domain, std::size_t size = 0);
+
 // Of a connection's life; the event must be this one. `queue`: where reading it is progress, too.
 struct CmEvent {
   InfoPtr info;
