@@ -41,6 +41,10 @@ double now() {
   return static_cast<double>(live_clock().now());
 }
 
+// What a set-up costs under the policy that uses these costs.
+const PolicyOverride kPrepares{
+    .first_channel = {}, .waits_for_connections = false, .prepares = true};
+
 using Own = std::vector<std::pair<std::string, std::string>>;  // settings
 
 // Endpoints of this process; the first is the one that is measured. The first failure stays: from
@@ -57,7 +61,9 @@ class Ends {
       if (status_.ok()) status_ = settings.set(name, value);
     }
     for (std::size_t i = 0; i < count && status_.ok(); ++i) {
-      auto endpoint = Endpoint::create(settings, live_clock());
+      EndpointOptions options;
+      options.simulation.policy = &kPrepares;
+      auto endpoint = Endpoint::create(settings, live_clock(), std::move(options));
       status_ = endpoint.status();
       if (endpoint) {
         ends_.push_back({std::move(endpoint).value(), std::make_unique<CompletionQueue>(), {}});
@@ -178,6 +184,8 @@ class LiveBench {
     if (s.ok()) s = setups(m);
     if (s.ok()) s = posts("static:rc-rdma", "4", &m->post_rc);
     if (s.ok() && datagrams_) s = posts("static:ud-sendrecv", "4", &m->post_ud);
+    if (s.ok()) s = arrivals("static:rc-rdma", &m->busy_rc_rdma);
+    if (s.ok() && datagrams_) s = arrivals("static:ud-sendrecv", &m->busy_ud);
     if (s.ok() && !datagrams_) s = over_dc(m);
     if (s.ok()) s = contexts(m);
     return s;
@@ -196,6 +204,8 @@ class LiveBench {
   Status over_dc(Measurements* m) {
     Status s = trips("static:dc-sendrecv", {}, 1, 0, &m->dc_sendrecv);
     if (s.ok()) s = trips("static:dc-rdma", {}, 1, 0, &m->dc_rdma);
+    if (s.ok()) s = arrivals("static:dc-sendrecv", &m->busy_dc_sendrecv);
+    if (s.ok()) s = arrivals("static:dc-rdma", &m->busy_dc_rdma);
     if (s.ok()) s = posts("static:dc-rdma", "64", &m->post_dc);
     if (s.ok()) s = posts("static:dc-rdma", "4", &m->post_dc_switch);
     if (s.ok()) s = one_dci(&m->one_dci);
@@ -304,6 +314,27 @@ class LiveBench {
         for (std::size_t t = 1; t <= targets; ++t) e.receive(t, 0);
       }
       out->push_back(time / (kBatch * static_cast<double>(targets)));
+    }
+    return e.status();
+  }
+
+  // Only the receiver's calls are timed, when the messages have arrived: half a ring of them, so
+  // that their sender does not wait.
+  Status arrivals(const std::string& policy, Rounds* out) {
+    Ends e(settings_, 2, policy);
+    e.warm_up(1);
+    constexpr int kBatch = 400, kWindow = 8;
+    constexpr double kArrive = 20'000;
+    for (std::uint32_t r = 0; r < rounds_; ++r) {
+      double time = 0;
+      for (int i = 0; i < kBatch; ++i) {
+        for (int n = 0; n < kWindow; ++n) e.send(0, 1);
+        for (const double sent = now(); now() - sent < kArrive;) e.progress();
+        const double begin = now();
+        for (int n = 0; n < kWindow; ++n) e.receive(1, 1);
+        time += now() - begin;
+      }
+      out->push_back(time / (kBatch * kWindow));
     }
     return e.status();
   }

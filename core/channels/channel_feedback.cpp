@@ -5,11 +5,17 @@
 
 namespace turnout {
 
-// At the end of an interval.
-void ChannelSelector::report_feedback() {
-  std::uint64_t received = 0;
-  for (Peer& peer : peer_table_.peers()) received += peer.rx.window;
-  context_.feedback.end_interval(context_.costs, received, static_cast<double>(interval_));
+// At the end of an interval, or when enough was sent: how busy we are must not be told of a moment.
+void ChannelSelector::report_feedback(Nanoseconds now_is) {
+  constexpr std::uint64_t kMostBackoffs = 16;
+  const std::uint64_t received = context_.delivered - reported_at_;
+  const std::uint64_t least = account_ + 4 * peer_table_.peers().size();
+  if (report_after_ == UINT64_MAX) report_after_ = least;
+  if (now_is < next_decision_ && context_.feedback.sent() + received < least) return;
+  context_.feedback.end_interval(context_.costs, received, static_cast<double>(now_is - reported_));
+  reported_ = now_is;
+  reported_at_ = context_.delivered;
+  bool told = false;
   Feedback now;
   now.busy = context_.feedback.busy_thousandths();
   now.active_rc = std::min(rc_.active_rc(), wire::kMostQueuePairs);
@@ -31,6 +37,7 @@ void ChannelSelector::report_feedback() {
     now.here = static_cast<std::uint16_t>(std::min<std::uint32_t>(here, UINT16_MAX));
     if (!FeedbackCounter::changes(peer.tx.reported.unpacked(), now)) continue;
     peer.tx.reported = PackedFeedback(now);
+    told = true;
     control_.send_control(peer, Purpose::credit,
                           {.type = wire::Control::feedback,
                            .refusal = now.full ? wire::Refusal::budget : wire::Refusal::none,
@@ -39,6 +46,7 @@ void ChannelSelector::report_feedback() {
                            .credits = now.busy,
                            .ring_credits = now.switched});
   }
+  report_after_ = told ? least : std::min(2 * report_after_, kMostBackoffs * least);
 }
 
 void ChannelSelector::on_feedback(Peer& peer, const wire::ControlMessage& message) noexcept {

@@ -7,8 +7,10 @@
 // For RC the receiver of the data requests the switch (J1) with its ring and its RC queue pair. The
 // sender creates its own, connects it and accepts (J2), or refuses, or falls back to the ring over
 // DC. The receiver connects (J3, ready). The sender switches and reports the last sequence number
-// of the old channel (J4). Every message carries its sequence number and is delivered in that order
-// (J5). A ring over DC needs no queue pair: request, switched.
+// of the old channel (J4). Under the policy `turnout` the sender accepts before it connects, so
+// that both connect at the same time (the overlap of ACTS' on-demand connections), and switches
+// when both have. Every message carries its sequence number and is delivered in that order (J5). A
+// ring over DC needs no queue pair: request, switched.
 //
 // The switch back uses the same messages: request, switched, and from RC `closed` when everything
 // sent over it has been delivered. Between the two kinds of ring the ring is kept, with its
@@ -40,10 +42,7 @@ Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKin
     return {Code::again, "wire-up with the peer is not complete"};
   }
   if (!peer.state->rx.ring && over_ring(to)) {
-    auto ring = RingReceiver::create(*context_.device, context_.account, peer_table_.ring_shape(),
-                                     peer_table_.reserved_headroom());
-    if (!ring) return ring.status();
-    peer.state.make().rx.ring = std::make_unique<RingReceiver>(std::move(ring).value());
+    if (Status status = ring_pool_.want_ring(peer); !status.ok()) return status;
   }
   if (over_rc(to)) {
     if (Status status = rc_.want_rc(peer); !status.ok()) {
@@ -64,7 +63,8 @@ Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKin
 // J1, when ring and queue pair are ready.
 void ChannelNegotiator::send_request(Peer& peer) {
   const bool with_ring = over_ring(peer.change->wanted);
-  const bool fresh = !over_ring(peer.rx.kind);  // the ring
+  if (with_ring && !peer.state->rx.ring) return;  // it is made, see end_ring_job()
+  const bool fresh = !over_ring(peer.rx.kind);    // the ring
   if (context_.closing) {
     peer.rx.state = ReceiveState::steady;
     drop_new_ring(peer);
@@ -254,6 +254,7 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
   answer.request = message.request;
   answer.fallback = static_cast<ChannelKind>(message.fallback);
   answer.private_credits = message.credits;
+  answer.ready = false;
   if (over_xrc(to)) return xrc_nodes_.take_xrc_request(peer, message.qp_id);
   if (!eviction_.active() || slots_.may_have_slot(peer, false) ||
       !slots_.park(peer, message.qp_id)) {
@@ -289,7 +290,7 @@ void ChannelNegotiator::answer_refusal(Peer& peer, wire::Refusal why) {
   }
 }
 
-// Our queue pair is connected.
+// Our queue pair is connected, or begins to be.
 void ChannelNegotiator::send_accept(Peer& peer) {
   if (context_.closing) {
     peer.tx.state = SendState::steady;
@@ -330,20 +331,28 @@ void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message
   if (peer.tx.state != SendState::accepted || message.request != peer.change->answer.request)
     return;
   if (over_xrc(peer.change->answer.kind)) return xrc_nodes_.on_xrc_ready(peer, message);
+  if (!peer.connection->has_rc()) return;  // it failed: the refusal is under way
+  peer.change.make().answer.ready = true;
+  if (peer.connection->rc_job == nullptr) begin_sending_over_rc(peer);
+}
+
+// Both ends are connected.
+void ChannelNegotiator::begin_sending_over_rc(Peer& peer) {
+  const ChannelAnswer& answer = peer.change->answer;
   peer.tx.state = SendState::steady;
   peer.tx.uses_rc = true;
-  if (peer.change->answer.private_credits > 0) {
+  if (answer.private_credits > 0) {
     PrivateSender& sender = peer.state.make().tx.private_queue;
-    sender.credits = peer.change->answer.private_credits;
-    sender.request = message.request;
+    sender.credits = answer.private_credits;
+    sender.request = answer.request;
   }
   // Each has its own receives: no need to wait for messages in flight.
-  if (peer.change->answer.kind == ChannelKind::rc_sr)
-    return switch_sending(peer, ChannelKind::rc_sr, message.request);
-  if (peer.change->answer.kind == ChannelKind::rc_srq)
-    return switch_after_flush(peer, ChannelKind::rc_srq, message.request);
-  if (peer.tx.kind != ChannelKind::dc_rdma) peer.state.make().tx.ring = peer.change->answer.ring;
-  switch_sending(peer, ChannelKind::rc_rdma, message.request);
+  if (answer.kind == ChannelKind::rc_sr)
+    return switch_sending(peer, ChannelKind::rc_sr, answer.request);
+  if (answer.kind == ChannelKind::rc_srq)
+    return switch_after_flush(peer, ChannelKind::rc_srq, answer.request);
+  if (peer.tx.kind != ChannelKind::dc_rdma) peer.state.make().tx.ring = answer.ring;
+  switch_sending(peer, ChannelKind::rc_rdma, answer.request);
 }
 
 // The new channel serves the direction peer -> us after the message last_old.
@@ -356,7 +365,7 @@ void ChannelNegotiator::switch_receiving(Peer& peer, ChannelKind to) {
   if (!over_ring(to) && polled) {
     rings_.remove(peer);
     PeerRxState& rx = peer.state.ref().rx;
-    rx.ring.reset();
+    ring_pool_.put_away(std::move(rx.ring));
     rx.unreported_ring = 0;
   }
 }
@@ -366,12 +375,10 @@ void ChannelNegotiator::drop_new_ring(Peer& peer) {
   if (!over_ring(peer.rx.kind)) peer.state.make().rx.ring.reset();
 }
 
-// Whether a refusal may still arrive. Over XRC also after the accept: the connection may fail
-// first.
+// Whether a refusal may still arrive, also after the accept: the connection may fail first.
 bool ChannelNegotiator::awaits_answer(const Peer& peer) noexcept {
-  return peer.rx.state == ReceiveState::requested ||
-         (over_xrc(peer.change->wanted) &&
-          (peer.rx.state == ReceiveState::connecting || peer.rx.state == ReceiveState::accepted));
+  return peer.rx.state == ReceiveState::requested || peer.rx.state == ReceiveState::connecting ||
+         peer.rx.state == ReceiveState::accepted;
 }
 
 // J5, at the receiver of the data.
@@ -435,9 +442,8 @@ void ChannelNegotiator::wait_before_asking(Peer& peer, wire::Refusal why,
   const bool place =
       why == wire::Refusal::disconnecting ||
       (eviction_.active() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
-  peer.change.make().refused_until =
-      context_.clock.now() +
-      (place ? eviction_.slot_timeout() : kDecisionsRefused * context_.settings.interval);
+  outcomes_.wait_after_refusal(
+      peer, place ? eviction_.slot_timeout() : kDecisionsRefused * context_.settings.interval);
   if (context_.traits.uses_feedback && over_ring(peer.change->wanted)) outcomes_.note_set_up(false);
   peer.change.make().reason =
       fmt::format("peer refused {}: {}{}",

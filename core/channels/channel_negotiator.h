@@ -7,6 +7,7 @@
 
 #include "core/channels/connection_slots.h"
 #include "core/channels/decision_outcomes.h"
+#include "core/channels/ring_pool.h"
 #include "core/channels/xrc_connections.h"
 
 namespace turnout {
@@ -14,10 +15,12 @@ namespace turnout {
 class ChannelNegotiator : MessagingUser {
  public:
   ChannelNegotiator(EndpointState& state, Messaging& messaging, DecisionOutcomes& outcomes,
-                    RcPool& rc, ConnectionSlots& slots, XrcConnections& xrc_nodes)
+                    RcPool& rc, RingPool& ring_pool, ConnectionSlots& slots,
+                    XrcConnections& xrc_nodes)
       : MessagingUser(state, messaging),
         outcomes_(outcomes),
         rc_(rc),
+        ring_pool_(ring_pool),
         slots_(slots),
         xrc_nodes_(xrc_nodes) {}
 
@@ -52,11 +55,14 @@ class ChannelNegotiator : MessagingUser {
   void send_accept(Peer& peer);
   void send_ready(Peer& peer);
   void advance_rc(Peer& peer);
+  void begin_sending_over_rc(Peer& peer);
   void rc_failed(Peer& peer, const Status& status);
+  void end_ring_job(RingJob& job);
   void end_job(RcJob& job);
 
   DecisionOutcomes& outcomes_;
   RcPool& rc_;
+  RingPool& ring_pool_;
   ConnectionSlots& slots_;
   XrcConnections& xrc_nodes_;
 

@@ -7,6 +7,8 @@ namespace turnout {
 namespace {
 
 // A ring over DC has no queue pair, RC-SRQ and RC-SR have no ring, and XRC has only a ring.
+constexpr std::uint8_t kMostBackoff = 20;
+
 constexpr bool has_change(ChannelKind from, ChannelKind to) noexcept {
   if (over_xrc(from)) return !over_rc(to);
   if (over_xrc(to)) return !over_rc(from);
@@ -28,30 +30,63 @@ bool ChannelSelector::keep_counts(Nanoseconds now) {
   });
 }
 
-// The first decisions are early: a program may end within one interval.
+// Under `turnout` the intervals grow from a fraction of a set-up's time, at the start and when the
+// pattern has changed.
+Nanoseconds ChannelSelector::first_interval() const noexcept {
+  constexpr double kOfSetUp = 4;
+  if (!context_.traits.uses_feedback) return context_.settings.interval;
+  const auto first =
+      static_cast<Nanoseconds>(std::max(context_.costs.setup_rc_time.value / kOfSetUp, 1.0));
+  return std::min(first, context_.settings.interval);
+}
+
 void ChannelSelector::begin(Nanoseconds now) noexcept {
-  constexpr Nanoseconds kFirst = 64;
-  interval_ = context_.traits.uses_feedback
-                  ? std::max<Nanoseconds>(context_.settings.interval / kFirst, 1)
-                  : context_.settings.interval;
-  interval_began_ = now;
+  interval_ = first_interval();
+  interval_began_ = reported_ = now;
   next_decision_ = now + interval_;
+  if (context_.traits.uses_feedback) set_account();
 }
 
-void ChannelSelector::end_interval(Nanoseconds now) {
-  decide(now);
-  interval_ = std::min(interval_ + interval_ / 2 + 1, context_.settings.interval);
-  next_decision_ = now + interval_;
+// Rent or buy (docs/decisions/044-accounts.md): a source on a slower channel is looked at when what
+// its messages forwent is the price of the cheapest better one. A decision looks at every peer, so
+// an account is also of as many messages as there are.
+void ChannelSelector::set_account() noexcept {
+  constexpr double kLeast = 16, kMost = 1 << 20;
+  const selection::DeviceCosts& c = context_.costs;
+  const double slow = c.receiver_dc_sendrecv.value;
+  const auto messages = [](double price, double saving) {
+    return saving > 0 ? price / saving : kMost;
+  };
+  const double dc = messages(c.setup_dc_processor.value, slow - c.receiver_dc_rdma.value);
+  const double rc = messages(selection::rc_price(c),
+                             slow - c.receiver_rc_rdma.value + c.sender_switch_latency.value);
+  account_ = static_cast<std::uint32_t>(std::clamp(std::min(dc, rc), kLeast, kMost)) +
+             static_cast<std::uint32_t>(peer_table_.peers().size());
+  account_full_ = false;
 }
 
-void ChannelSelector::decide(Nanoseconds now) {
+void ChannelSelector::run(Nanoseconds now) {
+  if (context_.traits.uses_feedback && !context_.closing) report_feedback(now);
+  const bool at_message = account_full_ && now < next_decision_;
+  if (!account_full_ && now < next_decision_) return;
+  decide(now, at_message);
+  if (context_.traits.uses_feedback) set_account();
+  if (!at_message) interval_ = std::min(interval_ + interval_ / 2 + 1, context_.settings.interval);
+  next_decision_ = at_message ? std::min(next_decision_, now + interval_) : now + interval_;
+}
+
+void ChannelSelector::decide(Nanoseconds now, bool at_message) {
   if (context_.closing) return;
   const bool selecting = (context_.settings.policy == "aqps" || context_.traits.uses_feedback) &&
                          context_.settings.test_switch_every == 0;
-  if (context_.traits.uses_feedback) report_feedback();
   const bool kept = selecting && keep_counts(now);
   for (Peer& peer : peer_table_.peers()) {
     if (peer.change->to_repay > 0) outcomes_.count_repaid(peer);
+    if (peer.rx.window >> peer.rx.backoff >= account_) {
+      if (peer.rx.backoff < kMostBackoff) ++peer.rx.backoff;
+    } else if (peer.rx.window == 0 && !at_message) {
+      peer.rx.backoff = 0;
+    }
     peer.rx.window = 0;
   }
   if (!kept) return;
@@ -99,12 +134,14 @@ void ChannelSelector::decide(Nanoseconds now) {
       if (peer.connection->has_rc() && peer.rx.kind != ChannelKind::rc_rdma) ++terms.sending_rc;
     }
     input.turnout = &terms;
+    input.at_message = at_message;
   }
   carry_out(selection::select_in_windows(*context_.statistics.get(), window_, input), now);
 }
 
 void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nanoseconds now) {
   window_ = selected.next;
+  if (selected.plan.changes && context_.traits.uses_feedback) interval_ = first_interval();
   if (window_.current) context_.statistics.get()->keep_border(window_.current->begin);
   const selection::Plan& plan = selected.plan;
   const double seconds = static_cast<double>(selected.window.length()) / 1e9;
@@ -128,6 +165,7 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
                        line.fallback == ChannelKind::dc_rdma && !peer.connection->rc;
     if (line.over_node && !xrc_nodes_.has_xrc()) continue;  // the next decision knows
     const ChannelKind to = line.over_node ? ChannelKind::xrc_rdma : line.to;
+    peer.rx.backoff = 0;
     peer.change.make().final_channel = steps ? to : context_.default_channel;
     change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.fallback, reason,
                    line.gain_per_message);
@@ -136,6 +174,7 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
 
 // For policies that act on each message.
 void ChannelSelector::on_message_counted(Peer& peer) {
+  if (peer.rx.window >> peer.rx.backoff >= account_) account_full_ = true;
   if (context_.settings.test_break_every > 0) [[unlikely]]
     recovery_.break_for_test(peer);
   if (peer.rx.state != ReceiveState::steady || peer.self || context_.closing) return;
@@ -238,9 +277,8 @@ void ChannelSelector::request_failed(Peer& peer, const Status& status) {
                                                        : "DC")
           : status.text();
   outcomes_.decided(peer, fmt::format("not done: {}", status.text()));
-  peer.change.make().refused_until =
-      context_.clock.now() +
-      (eviction_.active() ? eviction_.slot_timeout() : context_.settings.interval);
+  outcomes_.wait_after_refusal(
+      peer, eviction_.active() ? eviction_.slot_timeout() : context_.settings.interval);
   slots_.continue_disconnect(peer);
   rc_.drop_rc_if_unused(peer);
 }

@@ -26,9 +26,13 @@ class ChannelSelector : MessagingUser {
 
   void on_feedback(Peer& peer, const wire::ControlMessage& message) noexcept;
   void begin(Nanoseconds now) noexcept;
-  // At next_decision(): decides, and says when the next decision is due.
-  void end_interval(Nanoseconds now);
-  void decide(Nanoseconds now);
+  // Whether run() has something to do: at next_decision(), when the account of a source is full, or
+  // when enough was sent to tell receivers more.
+  [[nodiscard]] bool is_due(Nanoseconds now) const noexcept {
+    return account_full_ || now >= next_decision_ || context_.feedback.sent() >= report_after_;
+  }
+  // Reports feedback; decides, and says when the next decision is due.
+  void run(Nanoseconds now);
   void on_message_counted(Peer& peer);
   [[nodiscard]] ChannelKind first_channel(const Peer& peer);
   void request_failed(Peer& peer, const Status& status);
@@ -38,9 +42,12 @@ class ChannelSelector : MessagingUser {
   [[nodiscard]] Nanoseconds interval_began() const noexcept { return interval_began_; }
 
  private:
-  void report_feedback();
+  void report_feedback(Nanoseconds now);
   [[nodiscard]] bool keep_counts(Nanoseconds now);
+  void decide(Nanoseconds now, bool at_message);
   void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
+  void set_account() noexcept;
+  [[nodiscard]] Nanoseconds first_interval() const noexcept;
 
   DecisionOutcomes& outcomes_;
   RcPool& rc_;
@@ -53,6 +60,14 @@ class ChannelSelector : MessagingUser {
   selection::WindowState window_;
   Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;
+  // Policy `turnout`. Messages on a channel that is not the best until what they forwent pays for a
+  // better one; never, with other policies.
+  std::uint32_t account_ = UINT32_MAX;
+  bool account_full_ = false;
+  // Messages sent until receivers are told again.
+  std::uint64_t report_after_ = UINT64_MAX;
+  std::uint64_t reported_at_ = 0;  // messages delivered then
+  Nanoseconds reported_ = 0;       // when
 };
 
 }  // namespace turnout

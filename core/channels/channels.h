@@ -21,9 +21,10 @@ struct Channels {
 
   DecisionOutcomes outcomes{state};
   RcPool rc{state, messaging, std::move(background)};
+  RingPool ring_pool{state, rc};
   ConnectionSlots slots{state, messaging, operations.unexpected, rc};
   XrcConnections xrc_nodes{state, messaging, rc};
-  ChannelNegotiator negotiator{state, messaging, outcomes, rc, slots, xrc_nodes};
+  ChannelNegotiator negotiator{state, messaging, outcomes, rc, ring_pool, slots, xrc_nodes};
   ConnectionRecovery recovery{state, messaging, operations.rdma, outcomes, rc, negotiator};
   XrcRecovery xrc_recovery{state, messaging, outcomes, rc, xrc_nodes, negotiator, recovery};
   ChannelSelector selector{state, messaging, outcomes, rc, slots, xrc_nodes, negotiator, recovery};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/channels/decision_outcomes.h"
+
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace turnout {
@@ -15,9 +18,10 @@ void DecisionOutcomes::done(Peer& peer) {
     peer.connect().eviction.cost = static_cast<double>(took);
   }
   if (context_.traits.uses_feedback && over_ring(peer.rx.kind)) {
-    peer.change.make().to_repay = over_rc(peer.rx.kind) ? context_.costs.setup_rc_processor.value
+    peer.change.make().to_repay = over_rc(peer.rx.kind) ? selection::rc_price(context_.costs)
                                                         : context_.costs.setup_dc_processor.value;
   }
+  peer.change.make().refusals = 0;
   events_.continue_disconnect(peer);
   const ChannelKind next =
       std::exchange(peer.change.make().final_channel, context_.default_channel);
@@ -43,6 +47,19 @@ void DecisionOutcomes::count_repaid(Peer& peer) {
   if (serves && to_repay > 0) return;
   note_set_up(to_repay <= 0);
   to_repay = 0;
+}
+
+// Room comes and goes as fast as channels under `turnout`: after a set-up's time first, then after
+// twice as long each time, up to what is usual.
+void DecisionOutcomes::wait_after_refusal(Peer& peer, Nanoseconds usual) {
+  constexpr std::uint8_t kMostDoublings = 16;
+  ChannelChange& change = peer.change.make();
+  Nanoseconds wait = usual;
+  if (context_.traits.uses_feedback) {
+    wait = std::min(usual, eviction_.setup_time() << change.refusals);
+    change.refusals = std::min<std::uint8_t>(change.refusals + 1, kMostDoublings);
+  }
+  change.refused_until = context_.clock.now() + wait;
 }
 
 void DecisionOutcomes::note_set_up(bool repaid) noexcept {

@@ -17,6 +17,8 @@ class DecisionOutcomes : Component {
   void done(Peer& peer);  // the decision was carried out
   void count_repaid(Peer& peer);
   void note_set_up(bool repaid) noexcept;
+  // A change failed, or the peer refused it: nothing is requested from it until then.
+  void wait_after_refusal(Peer& peer, Nanoseconds usual);
   [[nodiscard]] double repaid() const noexcept { return repaid_; }
 
  private:

@@ -13,6 +13,10 @@ void ChannelNegotiator::advance_rc(Peer& peer) {
   if (!peer.connection->rc) return;  // the request failed
   if (peer.connection->remote_qp_id != 0 &&
       peer.connection->rc->connected_to() != peer.connection->remote_qp_id) {
+    if (context_.traits.prepares && peer.tx.state == SendState::preparing) {
+      send_accept(peer);
+      if (!peer.connection->rc) return;  // the endpoint is closing
+    }
     // Of an earlier connection: everything has arrived, or the peer would not have released it.
     for (const SendRecord& record : peer.connection->rc->take_all()) events_.retire(record);
     private_receives_.unpost_private_receives(*peer.connection->rc);
@@ -24,7 +28,30 @@ void ChannelNegotiator::advance_rc(Peer& peer) {
   peer.connect().remote_qp_id = 0;
   private_receives_.post_private_receives(peer);
   if (peer.tx.state == SendState::preparing) send_accept(peer);
+  if (peer.tx.state == SendState::accepted && !over_xrc(peer.change->answer.kind) &&
+      peer.change->answer.ready) {
+    begin_sending_over_rc(peer);
+  }
   if (peer.rx.state == ReceiveState::connecting) send_ready(peer);
+  // The peer may have given up meanwhile what it had accepted.
+  if (context_.traits.prepares) rc_.drop_rc_if_unused(peer);
+}
+
+// A ring was made.
+void ChannelNegotiator::end_ring_job(RingJob& job) {
+  Peer* const peer = ring_pool_.end_job(job);
+  if (peer == nullptr) return;
+  if (job.status.ok()) {
+    if (over_rc(peer->change->wanted)) {
+      advance_rc(*peer);
+    } else {
+      send_request(*peer);
+    }
+    return;
+  }
+  peer->rx.state = ReceiveState::steady;
+  events_.request_failed(*peer, job.status);
+  rc_.drop_rc_if_unused(*peer);
 }
 
 // Creating or connecting it failed.
@@ -33,6 +60,9 @@ void ChannelNegotiator::rc_failed(Peer& peer, const Status& status) {
   if (peer.tx.state == SendState::preparing) {
     peer.tx.state = SendState::steady;
     answer_refusal(peer, RcPool::refusal_of(peer, status));
+  } else if (peer.tx.state == SendState::accepted && !over_xrc(peer.change->answer.kind)) {
+    peer.tx.state = SendState::steady;
+    refuse(peer, peer.change->answer.request, RcPool::refusal_of(peer, status));
   }
   if (peer.rx.state == ReceiveState::preparing) {
     peer.rx.state = ReceiveState::steady;
@@ -48,25 +78,36 @@ void ChannelNegotiator::rc_failed(Peer& peer, const Status& status) {
 }
 
 bool ChannelNegotiator::pump_jobs() {
-  bool moved = false;
+  bool moved = false, connects = false;
   while (const auto job = rc_.finished_job()) {
     moved = true;
     switch (job->of) {
       case SetupJob::Of::pair:
+        connects = static_cast<RcJob&>(*job).remote_qp_id == 0 &&
+                   static_cast<RcJob&>(*job).after == RcJob::After::use;
         end_job(static_cast<RcJob&>(*job));
         break;
       case SetupJob::Of::link:
         xrc_nodes_.end_xrc_job(static_cast<RcJob&>(*job));
+        break;
+      case SetupJob::Of::ring:
+        end_ring_job(static_cast<RingJob&>(*job));
         break;
       case SetupJob::Of::target:
         xrc_nodes_.end_target_job(static_cast<XrcTargetJob&>(*job));
         break;
     }
   }
+  // Not while the latest one waits for its peer's, to be connected at once.
+  if (moved && !connects && rc_.jobs() == 0 && rc_.active_rc() > 0) rc_.fill_pool();
   return moved;
 }
 
 void ChannelNegotiator::end_job(RcJob& job) {
+  if (job.make && job.queue->qp() != nullptr && !context_.placement.rc_in_order()) {
+    context_.placement.set_rc(job.in_order ? *job.in_order
+                                           : Placement::ask_rc(*job.queue, *context_.device));
+  }
   if (job.after != RcJob::After::use) {
     rc_.count_reset_end();
     if (job.chosen_at != 0) eviction_.freed(job.chosen_at, context_.clock.now());
@@ -79,8 +120,6 @@ void ChannelNegotiator::end_job(RcJob& job) {
     slots_.serve_slot_waiters();
     return;
   }
-  if (job.make && job.queue->qp() != nullptr)
-    context_.placement.ask_rc(*job.queue, *context_.device);
   if (job.peer == nullptr) {  // lost meanwhile, see discard_rc()
     rc_.count_reset_end();
     rc_.put_away(std::move(job.queue), 0);

@@ -10,17 +10,50 @@ namespace {
 // successive connection that carried fewer messages than this, up to 1,024 times.
 constexpr std::uint64_t kServed = 16;
 constexpr std::uint32_t kMostDoublings = 10;
+constexpr std::size_t kPrepared = 2;  // one is connected while another one is made
 }  // namespace
 
 // Within the budget; frees idle queue pairs if needed.
 bool RcPool::reserve_rc() {
   while (!context_.account.reserve(MemoryKind::queue_pairs, context_.rc_bytes,
                                    peer_table_.reserved_headroom(), 1)) {
+    if (!resources_.spare_rings.empty()) {
+      resources_.spare_rings.clear();
+      continue;
+    }
     if (resources_.rc_pool.empty()) return false;
     forget_rc(std::move(resources_.rc_pool.back()));
     resources_.rc_pool.pop_back();
   }
   return true;
+}
+
+void RcPool::free_idle() {
+  if (resources_.rc_pool.empty()) return;
+  auto job = job_of(nullptr, std::move(resources_.rc_pool.back()));
+  resources_.rc_pool.pop_back();
+  job->after = RcJob::After::nothing;
+  ++resetting_rc_;
+  start_job(std::move(job));
+}
+
+// While three times as many would find room.
+void RcPool::fill_pool() {
+  while (context_.traits.uses_feedback && !context_.traits.has_private_receives &&
+         !context_.closing && resources_.rc_pool.size() + resetting_rc_ < kPrepared &&
+         active_rc_ + resetting_rc_ + resources_.rc_pool.size() < connection_slots() &&
+         peer_table_.room_for_channels() >= 3 * kPrepared * context_.rc_bytes) {
+    if (!reserve_rc()) return;
+    auto job = job_of(nullptr, nullptr);
+    add_queue(job.get());
+    --active_rc_;
+    ++resetting_rc_;
+    job->receive_cq = resources_.receive_cq.get();
+    job->srq = resources_.data_srq.get();
+    job->after = RcJob::After::pool;
+    job->prepare = true;
+    start_job(std::move(job));
+  }
 }
 
 // Frees its slot and its bytes.
@@ -77,6 +110,7 @@ Status RcPool::want_rc(Peer& peer) {
   job->srq = context_.traits.has_private_receives ? nullptr : resources_.data_srq.get();
   job->receives = context_.most_private();
   connect_with(job.get(), peer, peer.connection->remote_qp_id);
+  job->prepare = context_.traits.prepares && job->remote_qp_id == 0;
   start_job(std::move(job));
   return {};
 }
@@ -96,6 +130,7 @@ void RcPool::add_queue(RcJob* job) {
                                          queue_epochs_[id], ++rc_made_, context_.account);
   resources_.queues[id] = job->queue.get();
   job->make = true;
+  job->asks = context_.traits.prepares && !context_.placement.rc_in_order();
   job->device = context_.device;
   job->cq = resources_.send_cq.get();
   job->depth = kQueueDepth;
@@ -119,6 +154,7 @@ void RcPool::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at) {
   job->chosen_at = chosen_at;
   const bool room = resources_.rc_pool.size() + resetting_rc_ < context_.settings.rc_pool;
   job->after = room ? RcJob::After::pool : RcJob::After::nothing;
+  job->prepare = room && context_.traits.prepares;
   ++resetting_rc_;
   start_job(std::move(job));
 }

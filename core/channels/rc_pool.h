@@ -29,6 +29,10 @@ class RcPool : MessagingUser {
     return active_rc_ + resetting_rc_ < connection_slots();
   }
   [[nodiscard]] bool reserve_rc();
+  // Frees the memory of an idle queue pair soon, if there is one: destroying it takes long.
+  void free_idle();
+  // Makes queue pairs beforehand, so that the next ones need only be connected.
+  void fill_pool();
   void forget_rc(std::unique_ptr<RcQueue> queue);
   [[nodiscard]] static std::unique_ptr<RcJob> job_of(Peer* peer, std::unique_ptr<RcQueue> queue);
   void start_job(std::unique_ptr<RcJob> job);

@@ -35,7 +35,7 @@ Status XrcConnections::open_xrc() {
       !status.ok()) {
     return status;
   }
-  context_.placement.ask_rc(queue, *context_.device);
+  context_.placement.set_rc(Placement::ask_rc(queue, *context_.device));
   resources_.xrc = std::move(domain).value();
   return {};
 }

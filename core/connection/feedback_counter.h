@@ -92,6 +92,8 @@ class FeedbackCounter {
     ++switched_;
   }
 
+  // Messages since the latest end_interval().
+  [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
   // An interval of so many ns ends, in which so many messages were received.
   void end_interval(const selection::DeviceCosts& costs, std::uint64_t received, double interval) {
     busy_ = selection::busy_share(costs, std::exchange(sent_, 0), std::exchange(switched_, 0),

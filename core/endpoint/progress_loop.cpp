@@ -120,7 +120,7 @@ void ProgressLoop::tick() {
   parts_.live_report.tick(now, context_.clock, [&] { return reporter_.report_with_waits(now); });
   stuck_.tick(now);
   parts_.memory_history.tick(now);
-  if (now >= channels_.selector.next_decision()) channels_.selector.end_interval(now);
+  if (channels_.selector.is_due(now)) channels_.selector.run(now);
   if (now >= channels_.keep_alive.next_keepalive()) channels_.keep_alive.keep_alive(now);
   if (now >= ud_.next_ud_timer()) ud_.service_ud_timers(now);
   if (now >= shared_receives_.shared().look_at) shared_receives_.look_after_receives(now);

@@ -316,6 +316,9 @@ Status Startup::start() {
     context_.rc_bytes += 16 * settings.private_receive_buffers;  // mlx5: a receive with one segment
   }
   context_.traits.uses_feedback = settings.policy == "turnout";
+  context_.traits.prepares =
+      context_.traits.uses_feedback ||
+      (context_.simulation.policy != nullptr && context_.simulation.policy->prepares);
   context_.traits.never_connects = settings.policy == "static:ud-sendrecv";
   context_.rendezvous = rendezvous_named(settings.rendezvous).value_or(Rendezvous::getcqe);
   operations_.rdma.set_posts_in_progress(settings.progress_thread > 0 &&

@@ -200,6 +200,10 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
   put(&C::setup_dc_processor, m.setup_dc_lost, 0.5, "pingpong from its first message on");
   put(&C::setup_rc_processor, m.setup_rc_lost, 0.5, "pingpong from its first message on");
   put(&C::setup_rc_time, m.setup_rc_time, 1, "pingpong until its first message over RC");
+  const char* const busy = "a receiver that never waits";
+  put(&C::receiver_busy_dc_sendrecv, m.datagrams ? m.busy_ud : m.busy_dc_sendrecv, 1, busy);
+  put(&C::receiver_busy_dc_rdma, m.datagrams ? m.busy_ud : m.busy_dc_rdma, 1, busy);
+  put(&C::receiver_busy_rc_rdma, m.busy_rc_rdma, 1, busy);
   put(&C::sender_dci_switch, m.one_dci, 1, "one DCI, a new target for each message");
   if (!m.post_rc.empty()) {
     const std::string how = "a sender that never waits, many targets";

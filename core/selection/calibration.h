@@ -56,6 +56,7 @@ struct Measurements {
   Rounds setup_rc_time;                 // from the request to its use
   // One message of a sender that never waits.
   Rounds post_rc, post_dc, post_dc_switch, post_ud;
+  Rounds busy_dc_sendrecv, busy_dc_rdma, busy_rc_rdma, busy_ud;  // one message of a busy receiver
   Rounds one_dci;                    // one message of a DCI that switches for each
   Rounds same_target, other_target;  // half a round trip with a DCI that stays, that switches
   std::vector<RatePoint> contexts;

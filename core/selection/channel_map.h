@@ -26,7 +26,7 @@ class ChannelMaps {
 
   // Not ours to choose: refused, or a kind that is not chosen from here.
   [[nodiscard]] bool fixed(const SourceView& s) const {
-    return s.refused || (s.current != default_channel_ && !over_ring(s.current));
+    return s.refused || s.stays || (s.current != default_channel_ && !over_ring(s.current));
   }
   [[nodiscard]] static bool rc_exists(const SourceView& s) {
     return s.rc_exists || s.current == ChannelKind::rc_rdma;

@@ -37,6 +37,7 @@ struct SourceView {
   bool rc_exists = false;  // an RC queue pair to this peer exists: RC costs no set-up, no bytes
   bool refused = false;    // this peer refused a channel lately: leave it as it is
   bool over_node = false;  // RC is over its XRC connection to our node
+  bool stays = false;      // its channel is not looked at now
   SenderFeedback feedback = {};
 };
 

@@ -14,8 +14,15 @@ namespace {
 
 // How much of a latency is waited for: a uniform part's deviation.
 const double kWaitedFor = 1 / std::sqrt(12.0);
+// Of a queue pair, ns. Where it is made beside the program it takes nearly nothing of it, but
+// memory at two ends, and time of the driver that others wait for. [AQPS Table 2: rho]
+constexpr double kLeastRcPrice = 10'000;
 
 }  // namespace
+
+double rc_price(const DeviceCosts& c) {
+  return std::max(c.setup_rc_processor.value, kLeastRcPrice);
+}
 
 double context_loss(const DeviceCosts& c, double active) {
   const auto beyond = [active](double entries, double loss) {
@@ -60,7 +67,8 @@ Share TurnoutSelector::share(const SourceView& s) const {
   const DeviceCosts& c = costs_;
   const double n = static_cast<double>(s.messages);
   const double busy_sender = std::clamp<double>(s.feedback.busy, 0, 1);
-  const double busy = std::max(busy_sender, std::clamp(input_.terms.busy, 0.0, 1.0));
+  const double busy_receiver = std::clamp(input_.terms.busy, 0.0, 1.0);
+  const double busy = std::max(busy_sender, busy_receiver);
   const double switched = std::clamp<double>(s.feedback.switched, 0, 1);
   const double d = c.receiver_dc_sendrecv.value - c.receiver_dc_rdma.value;
   const double r = c.receiver_dc_sendrecv.value - c.receiver_rc_rdma.value;
@@ -68,24 +76,30 @@ Share TurnoutSelector::share(const SourceView& s) const {
       c.sender_post_dc.value + switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value);
   const double credit = c.receiver_credit.value / std::max(input_.terms.ring_entries, 1u);
   const double polls = poll_share({.poll = c.receiver_poll.value}, lead_);
-  const double ring = n * credit + (n > 0 ? polls : silent_share(polls));
+  // A busy receiver's part of the credits is in what a message takes it.
+  const double ring = n * (1 - busy_receiver) * credit + (n > 0 ? polls : silent_share(polls));
   Share out;
   out.dc_waited = n * (1 - busy) * d;
   out.rc_waited = n * (1 - busy) * (r + switched * c.sender_switch_latency.value);
+  const double busy_slow = n * busy_receiver * c.receiver_busy_dc_sendrecv.value;
+  out.dc_busy = busy_slow - n * busy_receiver * c.receiver_busy_dc_rdma.value;
+  out.rc_busy = busy_slow - n * busy_receiver * c.receiver_busy_rc_rdma.value;
   double sending = n * busy_sender * (post_dc - c.sender_post_rc.value);
   if (!rc_exists(s) && input_.window > 0) {
     const double served = input_.window / (input_.window + c.setup_rc_time.value);
-    const bool ring_meanwhile = input_.limits.dc_rdma_available && out.dc_waited > 0;
-    out.rc_waited = served * out.rc_waited + (ring_meanwhile ? (1 - served) * out.dc_waited : 0);
+    const bool ring_meanwhile = input_.limits.dc_rdma_available && out.dc_waited + out.dc_busy > 0;
+    const double meanwhile = ring_meanwhile ? 1 - served : 0;
+    out.rc_waited = served * out.rc_waited + meanwhile * out.dc_waited;
+    out.rc_busy = served * out.rc_busy + meanwhile * out.dc_busy;
     sending *= served;
   }
-  out.dc = out.dc_waited - ring;
-  out.rc = out.rc_waited + sending - ring;
+  out.dc = out.dc_waited + out.dc_busy - ring;
+  out.rc = out.rc_waited + out.rc_busy + sending - ring;
   const auto set_up = [&](double gained, double cost) {
     return gained * (gained > 0 ? input_.terms.repaid : 1) - cost;
   };
   if (!over_ring(s.current)) out.dc = set_up(out.dc, c.setup_dc_processor.value);
-  if (!rc_exists(s)) out.rc = set_up(out.rc, c.setup_rc_processor.value);
+  if (!rc_exists(s)) out.rc = set_up(out.rc, rc_price(c));
   if (has_no_room(s)) out.rc = kNever;
   if (!input_.limits.dc_rdma_available && s.current != ChannelKind::dc_rdma) out.dc = kNever;
   return out;
@@ -157,12 +171,14 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
   // How much of each cost the difference holds: the change of the gain when the cost grows by one
   // standard error, since the gain is linear in all of them but the contexts' levels.
   double d = 0, r = 0, base = 0, polls = 0, credits = 0, latency = 0;
-  double setup_dc = 0, setup_rc = 0, post_dc = 0, post_switch = 0, post_rc = 0;
+  double busy_base = 0, busy_dc = 0, busy_rc = 0, setup_dc = 0, setup_rc = 0, post_dc = 0,
+         post_switch = 0, post_rc = 0;
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (to[i] == from[i]) continue;
     const double n = messages(i);
     const double busy_sender = std::clamp<double>(sources_[i].feedback.busy, 0, 1);
-    const double busy = std::max(busy_sender, std::clamp(input_.terms.busy, 0.0, 1.0));
+    const double busy_receiver = std::clamp(input_.terms.busy, 0.0, 1.0);
+    const double busy = std::max(busy_sender, busy_receiver);
     const double switched = std::clamp<double>(sources_[i].feedback.switched, 0, 1);
     for (const auto& [kind, sign] : {std::pair{to[i], 1.0}, std::pair{from[i], -1.0}}) {
       if (!over_ring(kind)) continue;
@@ -170,7 +186,9 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
       base += sign * n * (1 - busy);
       (rc ? r : d) += sign * n * (1 - busy);
       polls += sign * (n > 0 ? lead_ / 2 : silent_share(lead_ / 2));
-      credits += sign * n / std::max(input_.terms.ring_entries, 1u);
+      busy_base += sign * n * busy_receiver;
+      (rc ? busy_rc : busy_dc) += sign * n * busy_receiver;
+      credits += sign * n * (1 - busy_receiver) / std::max(input_.terms.ring_entries, 1u);
       waited += sign * (rc ? shares_[i].rc_waited : shares_[i].dc_waited);
       if (rc) {
         latency += sign * n * (1 - busy) * switched;
@@ -192,6 +210,9 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
       base * c.receiver_dc_sendrecv.error(),
       d * c.receiver_dc_rdma.error(),
       r * c.receiver_rc_rdma.error(),
+      busy_base * c.receiver_busy_dc_sendrecv.error(),
+      busy_dc * c.receiver_busy_dc_rdma.error(),
+      busy_rc * c.receiver_busy_rc_rdma.error(),
       polls * c.receiver_poll.error(),
       credits * c.receiver_credit.error(),
       latency * c.sender_switch_latency.error(),
@@ -211,7 +232,8 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
 
 Reason TurnoutSelector::reason(const SourceView& s, const Share& v, ChannelKind to,
                                const Usage& usage, double active) const {
-  if (fixed(s)) return s.refused ? Reason::refused_by_peer : Reason::forced;
+  if (fixed(s))
+    return s.refused ? Reason::refused_by_peer : s.stays ? Reason::kept : Reason::forced;
   if (s.messages == 0) {
     if (!over_ring(s.current)) return Reason::too_few_messages;
     return to == s.current ? Reason::kept : Reason::idle;

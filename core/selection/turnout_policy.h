@@ -75,6 +75,8 @@ inline constexpr double kConfidence = 1;
 // in the order of the input.
 [[nodiscard]] Plan select_turnout(const TurnoutInput& input);
 
+// What an RC queue pair has to save, ns.
+[[nodiscard]] double rc_price(const DeviceCosts& costs);
 // The share of an interval that a process spends on so many messages.
 [[nodiscard]] double busy_share(const DeviceCosts& costs, std::uint64_t sent,
                                 std::uint64_t switched, std::uint64_t received, double interval);

@@ -19,6 +19,7 @@ namespace turnout::selection {
 struct Share {
   double dc = 0, rc = 0;                // value of each channel in the window, without contexts
   double dc_waited = 0, rc_waited = 0;  // of that, latencies
+  double dc_busy = 0, rc_busy = 0;      // of that, the receiver's processor time
 };
 
 // Loss of one operation with so many queue pairs active at an adapter.

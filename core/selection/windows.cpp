@@ -77,8 +77,8 @@ void add_bystanders(const WindowInput& input, Plan* plan) {
 }  // namespace
 
 std::string_view name(WindowChoice choice) noexcept {
-  constexpr std::array<std::string_view, 4> kNames = {"none", "first window", "extended window",
-                                                      "shrunk window"};
+  constexpr std::array<std::string_view, 5> kNames = {"none", "first window", "extended window",
+                                                      "shrunk window", "recent window"};
   return name_of(kNames, choice);
 }
 
@@ -112,6 +112,23 @@ WindowSelection select_in_windows(const Statistics& statistics, const WindowStat
   Evaluation shrunk = evaluate(statistics.counts({now - half, now}), input, input.gain_threshold);
   result.extended = extended.gain;
   result.shrunk = shrunk.gain;
+
+  // At a message: the latest messages, and windows longer by this factor, up to the shrunk one.
+  constexpr Time kLonger = 4;
+  if (input.at_message && !extended.plan.changes && !shrunk.plan.changes) {
+    std::vector<SourceView> stay(input.sources.begin(), input.sources.end());
+    for (SourceView& source : stay) source.stays = source.current == ChannelKind::rc_rdma;
+    WindowInput recent = input;
+    recent.sources = stay;
+    for (Time length = newest->length(); length < half; length *= kLonger) {
+      Evaluation one = evaluate(statistics.counts({now - length, now}), recent, 0);
+      if (!one.plan.changes) continue;
+      result.chosen = WindowChoice::recent;
+      result.next.current = TimeWindow{current.begin, now};
+      take(std::move(one));
+      return result;
+    }
+  }
 
   // T4. Of equals the longer window: it says more.
   const bool shrunk_is_better = shrunk.gain.per_message > extended.gain.per_message;

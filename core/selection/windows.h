@@ -37,7 +37,7 @@ struct WindowState {
   std::optional<TimeWindow> current;  // [beta, epsilon); none before the first message
 };
 
-enum class WindowChoice : std::uint8_t { none, first, extended, shrunk };
+enum class WindowChoice : std::uint8_t { none, first, extended, shrunk, recent };
 [[nodiscard]] std::string_view name(WindowChoice choice) noexcept;
 
 struct WindowInput {
@@ -48,6 +48,9 @@ struct WindowInput {
   ChannelKind default_channel = ChannelKind::dc_sendrecv;  // as in Input
   // Set: select_turnout decides, by these and not by costs and gain_threshold.
   const TurnoutTerms* turnout = nullptr;
+  // A source's account is full (channel_selector.h): what came lately may pay for better channels.
+  // What those that exist are worth takes a longer look, so they stay.
+  bool at_message = false;
 };
 
 struct WindowGain {

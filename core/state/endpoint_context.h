@@ -57,6 +57,7 @@ struct MessageFormat {
 // What follows from the policy.
 struct PolicyTraits {
   bool uses_feedback = false;         // policy turnout
+  bool prepares = false;              // set-ups overlap each other and the program
   bool has_private_receives = false;  // policy ardma-sr: RC queue pairs have private receive queues
   bool never_connects = false;        // policy static:ud-sendrecv
   bool connects_first = false;        // at a peer's first message, or one-sided operation

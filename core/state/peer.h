@@ -171,6 +171,7 @@ struct PeerRx {
   bool last_had_data = false;
   bool stall_listed : 1 = false;    // in the endpoint's list of stalled peers
   bool atomic_stalled : 1 = false;  // the message is an atomic request without room for its answer
+  std::uint8_t backoff : 5 = 0;     // its account was full so often, and its channel stayed
   std::uint32_t sequence = 0;       // of the next message to deliver
   std::uint32_t retained = 0;       // unexpected messages that retain their receive and credit
   std::uint32_t window = 0;         // messages received in the current interval
@@ -192,6 +193,7 @@ struct ChannelAnswer {
   std::uint32_t request = 0;
   ChannelKind kind = ChannelKind::dc_sendrecv;      // what the request asked for
   ChannelKind fallback = ChannelKind::dc_sendrecv;  // the acceptable fallback
+  bool ready = false;                               // J3 came
 };
 
 // The changes of channels: of the direction peer -> us, which we request, and our answers to the
@@ -203,6 +205,7 @@ struct ChannelChange {
   // next; not a ring channel: none.
   ChannelKind final_channel = ChannelKind::dc_sendrecv;
   std::uint8_t forced_step = 0;
+  std::uint8_t refusals = 0;       // of ours in succession
   std::uint32_t request = 0;       // number of our latest request
   std::uint32_t last_old = 0;      // J4: last sequence number on the old channel
   std::uint32_t last_control = 0;  // and control messages sent into our private receives

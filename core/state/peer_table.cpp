@@ -44,8 +44,8 @@ RingShape PeerTable::ring_shape() const noexcept {
 }
 
 std::uint64_t PeerTable::room_for_channels() const noexcept {
-  const std::uint64_t room =
-      context_.account.available() + resources_.rc_pool.size() * context_.rc_bytes;
+  std::uint64_t room = context_.account.available() + resources_.rc_pool.size() * context_.rc_bytes;
+  for (const auto& ring : resources_.spare_rings) room += ring->shape().bytes();
   return room - std::min(room, reserved_headroom());
 }
 

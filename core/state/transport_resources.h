@@ -79,9 +79,10 @@ struct TransportResources {
   std::vector<DcTarget> targets;
   std::size_t default_queues = 0;  // of the default transport: they have the first ids of `queues`
   std::vector<std::unique_ptr<MessageQueue>> initiators[3];
-  std::vector<SendQueue*> queues;                       // by id; null: free
-  std::vector<std::unique_ptr<RcQueue>> rc_pool;        // RESET, unconnected
-  std::vector<std::uint32_t> to_post, to_post_control;  // receive buffers to post again
+  std::vector<SendQueue*> queues;                          // by id; null: free
+  std::vector<std::unique_ptr<RcQueue>> rc_pool;           // RESET or INIT, unconnected
+  std::vector<std::unique_ptr<RingReceiver>> spare_rings;  // of nobody
+  std::vector<std::uint32_t> to_post, to_post_control;     // receive buffers to post again
   std::uint32_t receive_offset = 0;  // where a stream message begins in a receive buffer
   std::size_t receives_kept = 0;     // receive buffers held by messages
   std::vector<std::uint64_t>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/time/background.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -36,7 +37,9 @@ class BackgroundThread final : public Background {
     }
     {
       const std::lock_guard guard(mutex_);
-      started_.push_back(std::move(job));
+      const auto at = std::find_if(started_.begin(), started_.end(),
+                                   [&](const auto& other) { return other->rank() > job->rank(); });
+      started_.insert(at, std::move(job));
     }
     wanted_.notify_one();
   }

@@ -3,9 +3,10 @@
 // pairs, outside the calls that make progress (AQPS 4.1 uses a thread for this; KRCORE measures 1
 // to 2 ms per queue pair).
 //
-// Jobs run one at a time in the order of start(). A job owns the objects it works on until done()
-// returns it; nothing else may access them meanwhile. start() and done() are called by the thread
-// that drives the endpoint and never block. A job stores its own error.
+// Jobs run one at a time, the more urgent ones first, else in the order of start(). A job owns the
+// objects it works on until done() returns it; nothing else may access them meanwhile. start() and
+// done() are called by the thread that drives the endpoint and never block. A job stores its own
+// error.
 //
 // Live, this is a thread that the first job creates; with setup_thread=no, start() runs the job. In
 // virtual time the simulator decides when a job is done.
@@ -21,6 +22,8 @@ class Background {
    public:
     virtual ~Job() = default;
     virtual void run() = 0;  // maybe by another thread; throws nothing
+    // A smaller one runs before a larger one that has not begun.
+    [[nodiscard]] virtual int rank() const noexcept { return 0; }
   };
 
   Background() = default;

@@ -37,16 +37,22 @@ class Placement {
   void ask_reads(ibv_qp* initiator) noexcept {
     if (!reads_in_order_) reads_in_order_ = in_order(initiator, IBV_WR_RDMA_READ);
   }
-  // A queue pair without a connection; it has none afterwards.
-  void ask_rc(RcQueue& queue, const verbs::Device& device) noexcept {
-    if (rc_in_order_) return;
-    rc_in_order_ = in_order(queue.qp());
+  // Of a queue pair without a connection; it has none afterwards. Any thread: changing its states
+  // takes milliseconds.
+  [[nodiscard]] static bool ask_rc(RcQueue& queue, const verbs::Device& device) noexcept {
+    bool ordered = in_order(queue.qp());
     // mlx5 answers for queue pairs that are ready to send only: for the answer it is its own peer.
-    if (!*rc_in_order_ && queue.connect(queue.qp_id(), device.port().lid, device.gid()).ok()) {
-      rc_in_order_ = in_order(queue.qp());
+    if (!ordered && queue.connect(queue.qp_id(), device.port().lid, device.gid()).ok()) {
+      ordered = in_order(queue.qp());
     }
     if (queue.connected_to() != 0) (void)queue.reset();  // a failure shows when it is connected
-    tell("RC", *rc_in_order_);
+    return ordered;
+  }
+  // What it answered.
+  void set_rc(bool ordered) {
+    if (rc_in_order_) return;
+    rc_in_order_ = ordered;
+    tell("RC", ordered);
   }
 
   // Must a ring that is made now carry checksums? What is not known yet does not count.
@@ -56,7 +62,7 @@ class Placement {
   // Of writes by the peer, and of our reads, over DC: may the last byte be looked for?
   [[nodiscard]] bool dc_in_order() const noexcept { return dc_in_order_.value_or(false); }
   [[nodiscard]] bool reads_in_order() const noexcept { return reads_in_order_.value_or(false); }
-  // Unknown until ask_rc().
+  // Unknown until set_rc().
   [[nodiscard]] std::optional<bool> rc_in_order() const noexcept { return rc_in_order_; }
 
  private:

@@ -6,6 +6,7 @@
 namespace turnout {
 namespace {
 constexpr std::uint32_t kSignalBufferEvery = 8;
+constexpr int kInitMask = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 
 }  // namespace
 
@@ -54,6 +55,7 @@ Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, std::uint32_t de
 
 Status RcQueue::disconnect() {
   remote_ = 0;
+  prepared_ = false;
   return modify_qp(qp_.get(), {}, kRcName, {{IBV_QPS_RESET, 0}});
 }
 
@@ -61,14 +63,29 @@ Status RcQueue::fail() {
   return modify_qp(qp_.get(), {}, kRcName, {{IBV_QPS_ERR, 0}});
 }
 
+ibv_qp_attr RcQueue::init_attributes() const noexcept {
+  ibv_qp_attr attr{};
+  attr.port_num = device_->port_number();
+  attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  return attr;
+}
+
+Status RcQueue::prepare() {
+  Status status = modify_qp(qp_.get(), init_attributes(), kRcName, {{IBV_QPS_INIT, kInitMask}});
+  prepared_ = status.ok();
+  return status;
+}
+
 Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
                         const std::array<std::uint8_t, 16>& gid) {
   if (remote_ != 0) {
     if (Status status = disconnect(); !status.ok()) return status;
   }
-  ibv_qp_attr attr{};
-  attr.port_num = device_->port_number();
-  attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  if (!prepared_) {
+    if (Status status = prepare(); !status.ok()) return status;
+  }
+  prepared_ = false;
+  ibv_qp_attr attr = init_attributes();
   attr.path_mtu = device_->port().active_mtu;
   attr.dest_qp_num = qp_number_of(remote);
   attr.rq_psn = first_psn_of(remote);
@@ -84,8 +101,7 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   const int responder = initiator_ ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   Status status = modify_qp(
       qp_.get(), attr, kRcName,
-      {{IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-       {IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | responder},
+      {{IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | responder},
        {IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                          IBV_QP_MAX_QP_RD_ATOMIC}});
   if (status.ok()) remote_ = remote;

@@ -38,6 +38,8 @@ class RcQueue : public SendQueue {
   // reported to the peer stays valid.
   [[nodiscard]] Status connect(std::uint32_t remote, std::uint16_t lid,
                                const std::array<std::uint8_t, 16>& gid);
+  // To INIT, where it waits for connect().
+  [[nodiscard]] Status prepare();
   // RESETs the queue pair; records must have been removed.
   [[nodiscard]] Status reset() {
     ++use_;
@@ -96,11 +98,13 @@ class RcQueue : public SendQueue {
   // `what`: to whom, and where to; the record of it has the rest, too.
   [[nodiscard, gnu::always_inline]] Status post_inline(std::span<const std::byte> bytes,
                                                        const SendRecord& what);
+  [[nodiscard]] ibv_qp_attr init_attributes() const noexcept;
   static constexpr const char* kRcName = "RC queue pair";
   // Records of inline writes hold nothing: few completions are enough. Below half the depth.
   static constexpr std::uint32_t kSignalInlineEvery = 32;
 
   bool initiator_ = false;  // of XRC
+  bool prepared_ = false;   // in INIT
   std::uint8_t use_;
   const verbs::Device* device_ = nullptr;
   QpTuning tuning_;

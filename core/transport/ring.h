@@ -65,11 +65,18 @@ class RingReceiver {
                                                    MemoryAccount& account, RingShape shape,
                                                    std::uint64_t spare) {
     assert(std::has_single_bit(shape.entries) && shape.entries <= kMaxRingEntries);
+    return create(device, reserve(account, shape, spare), shape);
+  }
+  [[nodiscard]] static Reservation reserve(MemoryAccount& account, RingShape shape,
+                                           std::uint64_t spare) noexcept {
+    return Reservation::take(account, MemoryKind::rings, shape.bytes(), spare, shape.entries);
+  }
+  // In memory that was reserved; any thread.
+  [[nodiscard]] static Result<RingReceiver> create(const verbs::Device& device,
+                                                   Reservation&& reserved, RingShape shape) {
+    if (!reserved) return Status{Code::over_budget, "no memory within the budget for a ring"};
     RingReceiver ring;
-    ring.reservation_ =
-        Reservation::take(account, MemoryKind::rings, shape.bytes(), spare, shape.entries);
-    if (!ring.reservation_)
-      return Status{Code::over_budget, "no memory within the budget for a ring"};
+    ring.reservation_ = std::move(reserved);
     auto memory = verbs::RegisteredMemory::create(device, shape.bytes(),
                                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (!memory) return memory.status();
@@ -79,6 +86,18 @@ class RingReceiver {
     ring.head_end_ = ring.memory_.data() + shape.entry_size;
     return ring;
   }
+
+  // As created; nobody writes to it any more.
+  void reset() noexcept {
+    for (std::uint64_t i = 0; i < entries_; ++i) *(entry_end(i) - 1) = std::byte{0};
+    head_ = {};
+    head_end_ = memory_.data() + entry_size_;
+    position_ = returned_ = whole_ = 0;
+    checked_ = false;
+    freed_.reset();
+  }
+  // Its memory is deregistered; any thread. What is reserved stays so.
+  void deregister() noexcept { memory_ = {}; }
 
   // Messages carry checksums from the first on. For a ring that no request has named yet.
   void check() noexcept {

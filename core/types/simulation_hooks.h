@@ -57,6 +57,9 @@ struct PolicyOverride {
   // Where the number of connections is limited: one-sided operations wait for theirs, as ACTS's do,
   // instead of travelling as messages meanwhile.
   bool waits_for_connections = false;
+  // Channels are set up as under the policy `turnout`, whatever the policy, to measure what that
+  // costs. The policies of papers do as the papers describe.
+  bool prepares = false;
 };
 
 // Made with the first interval that has messages. `max_bytes`: the budget of the process.

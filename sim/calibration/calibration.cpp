@@ -48,9 +48,9 @@ class Calibration {
 
   Result<Measurements> measure() {
     measured_.datagrams = options_.datagrams;
-    for (const auto step :
-         {&Calibration::trips, &Calibration::polls, &Calibration::credits, &Calibration::setups,
-          &Calibration::posts, &Calibration::switches, &Calibration::contexts}) {
+    for (const auto step : {&Calibration::trips, &Calibration::polls, &Calibration::credits,
+                            &Calibration::setups, &Calibration::posts, &Calibration::arrivals,
+                            &Calibration::switches, &Calibration::contexts}) {
       if (Status s = (this->*step)(); !s.ok()) return s;
     }
     return measured_;
@@ -69,6 +69,7 @@ class Calibration {
     run.settings.insert(run.settings.end(), settings.begin(), settings.end());
     run.settings.emplace_back("policy", policy_of(channel));
     if (options_.datagrams) run.settings.emplace_back("default_transport", "ud");
+    run.prepares = true;
     run.check_content = run.keep_reports = run.keep_latencies = false;
     const Result<Outcome> outcome = runner_(run, program);
     if (!outcome) {
@@ -191,6 +192,24 @@ class Calibration {
     if (!s.ok()) return s;
     return stream("sending, DC, switching", dc_rdma, {{"data_qps", "28"}}, 56,
                   &measured_.post_dc_switch);
+  }
+
+  // Eight senders are more than one receiver takes.
+  Status arrivals() {
+    const auto over = [&](ChannelKind channel, Rounds* out) {
+      Streams p;
+      p.senders = 8;
+      p.targets = p.each = 1;
+      p.per_target = 512;
+      p.rounds = options_.rounds;
+      return run(fmt::format("receiving, {}", name(channel)), p.ranks(), channel,
+                 {{"data_qps", "12"}}, calibration::streams(p, out));
+    };
+    Status s = over(rc_rdma, &measured_.busy_rc_rdma);
+    if (s.ok() && options_.datagrams) return over(ud_sendrecv, &measured_.busy_ud);
+    if (s.ok()) s = over(dc_sendrecv, &measured_.busy_dc_sendrecv);
+    if (s.ok()) s = over(dc_rdma, &measured_.busy_dc_rdma);
+    return s;
   }
 
   Status switches() {

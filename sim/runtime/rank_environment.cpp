@@ -34,6 +34,7 @@ void make_server(std::uint32_t ranks, Settings* settings) {
 PolicyOverride policy_of(const Options& options) {
   PolicyOverride policy;
   policy.waits_for_connections = options.data_servers;
+  policy.prepares = options.prepares;
   if (options.first_channel) {
     policy.first_channel = [&options](std::uint64_t from, std::uint64_t to, ChannelKind) {
       return options.first_channel(rank_of(from), rank_of(to));

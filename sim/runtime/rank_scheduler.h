@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -80,9 +81,19 @@ class SetupThread final : public Background {
     job->run();
     const Picoseconds took = world_.process_time() - now;
     world_.charge(-took);
-    free_ = std::max(free_, now) + took;
-    jobs_.push_back({free_, std::move(job)});
-    rank_.wake_at(free_);
+    // Behind what has run, the one that runs, and what is as urgent.
+    auto at = std::find_if(jobs_.begin(), jobs_.end(),
+                           [now](const Started& other) { return other.done > now; });
+    if (at != jobs_.end()) ++at;
+    at = std::find_if(at, jobs_.end(),
+                      [&](const Started& other) { return other.job->rank() > job->rank(); });
+    const Picoseconds begins = at == jobs_.begin() ? now : std::max(std::prev(at)->done, now);
+    for (auto later = at; later != jobs_.end(); ++later) {
+      later->done += took;
+      rank_.wake_at(later->done);
+    }
+    rank_.wake_at(begins + took);
+    jobs_.insert(at, {begins + took, std::move(job)});
   }
   std::unique_ptr<Job> done() override {
     if (jobs_.empty() || jobs_.front().done > world_.process_time()) return nullptr;
@@ -99,7 +110,6 @@ class SetupThread final : public Background {
   hca::World& world_;
   RankScheduler& rank_;
   std::deque<Started> jobs_;
-  Picoseconds free_ = 0;
 };
 
 }  // namespace turnout::sim

@@ -112,6 +112,60 @@ TEST(ChannelNegotiator, AConnectionThatFailsIsClosed) {
   EXPECT_FALSE(peer.connection->has_rc());
 }
 
+// Both ends connect at the same time.
+struct OverlappingWorld : ChannelWorld {
+  OverlappingWorld() { context.traits.uses_feedback = context.traits.prepares = true; }
+  // A pooled queue pair that is being connected, for the request of a peer that is told of it.
+  Peer& accepted_peer() {
+    add_pooled_rc();
+    Peer& peer = add_peer();
+    auto request = message(wire::Control::request, 3, ChannelKind::rc_srq);
+    request.qp_id = 8;
+    negotiator.on_request(peer, request);
+    return peer;
+  }
+};
+
+TEST(ChannelNegotiator, AcceptsBeforeItConnectsAndDoesNotSwitchBefore) {
+  OverlappingWorld world;
+  Peer& peer = world.accepted_peer();
+  EXPECT_EQ(world.sent(peer, wire::Control::accept).size(), 1u);
+  ASSERT_EQ(world.jobs->held.size(), 1u);
+  EXPECT_EQ(static_cast<RcJob&>(world.jobs->first()).remote_qp_id, 8u);
+  world.negotiator.on_ready(peer, ChannelWorld::message(wire::Control::ready, 3));
+  EXPECT_EQ(peer.tx.state, SendState::accepted);
+  EXPECT_TRUE(peer.change->answer.ready);
+  EXPECT_TRUE(world.sent(peer, wire::Control::switched).empty());
+}
+
+TEST(ChannelNegotiator, RefusesAfterItAcceptedWhatItCannotConnect) {
+  OverlappingWorld world;
+  Peer& peer = world.accepted_peer();
+  world.negotiator.on_ready(peer, ChannelWorld::message(wire::Control::ready, 3));
+  world.jobs->end_first({Code::system, "no path"});
+  EXPECT_TRUE(world.negotiator.pump_jobs());
+  const auto refusals = world.sent(peer, wire::Control::refuse);
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].request, 3u);
+  EXPECT_EQ(peer.tx.state, SendState::steady);
+  EXPECT_FALSE(peer.tx.uses_rc);
+}
+
+TEST(ChannelNegotiator, ARefusalAfterTheAcceptEndsTheRequest) {
+  OverlappingWorld world;
+  Peer& peer = asked_peer(world);
+  auto accept = ChannelWorld::message(wire::Control::accept, peer.change->request);
+  accept.qp_id = 8;
+  world.negotiator.on_accept(peer, accept);
+  world.negotiator.on_refuse(peer, refusal_of(peer, wire::Refusal::device));
+  EXPECT_EQ(peer.rx.state, ReceiveState::steady);
+  world.jobs->end_first({Code::system, "no path"});
+  EXPECT_TRUE(world.negotiator.pump_jobs());
+  EXPECT_EQ(peer.connection->rc, nullptr);  // nobody uses it
+  // After a set-up's time first, then after twice as long.
+  EXPECT_EQ(peer.change->refused_until, world.clock.time + 1000);
+}
+
 TEST(ChannelNegotiator, RefusesARequestOutOfTurnWithItsReason) {
   ChannelWorld world;
   Peer& peer = world.add_peer();

@@ -94,7 +94,8 @@ TEST(ChannelSelector, ReportsFeedbackToPeersThatItSentTo) {
   const Peer& silent = world.add_peer();
   receiver.tx.sent.sent = 10;
   receiver.tx.sent.switched = 5;
-  world.selector.decide(world.clock.time);
+  world.clock.time = world.selector.next_decision();
+  world.selector.run(world.clock.time);
   const auto feedback = world.sent(receiver, wire::Control::feedback);
   ASSERT_EQ(feedback.size(), 1u);
   EXPECT_EQ(feedback[0].ring_credits, 500u);
@@ -102,8 +103,45 @@ TEST(ChannelSelector, ReportsFeedbackToPeersThatItSentTo) {
   // The same again is no news.
   receiver.tx.sent.sent = 10;
   receiver.tx.sent.switched = 5;
-  world.selector.decide(world.clock.time);
+  world.clock.time = world.selector.next_decision();
+  world.selector.run(world.clock.time);
   EXPECT_EQ(world.sent(receiver, wire::Control::feedback).size(), 1u);
+}
+
+// Of a source on a slow channel, whose messages pay for a better one.
+TEST(ChannelSelector, AFullAccountIsLookedAtBeforeTheIntervalEnds) {
+  ChannelWorld world;
+  world.context.traits.uses_feedback = world.context.traits.prepares = true;
+  world.context.settings.policy = "turnout";
+  world.context.settings.xrc = "off";
+  world.selector.begin(world.clock.time);
+  Peer& peer = world.add_peer();
+  const auto count = [&](std::uint32_t messages) {
+    for (std::uint32_t i = 0; i < messages && !world.selector.is_due(world.clock.time); ++i) {
+      ++peer.rx.window;
+      world.selector.on_message_counted(peer);
+    }
+    return peer.rx.window;
+  };
+  const std::uint32_t account = count(1'000'000);
+  ASSERT_TRUE(world.selector.is_due(world.clock.time));
+  EXPECT_LT(account, 1000u);
+  ++world.clock.time;
+  world.selector.run(world.clock.time);
+  EXPECT_EQ(peer.rx.window, 0u);
+  EXPECT_FALSE(world.selector.is_due(world.clock.time));
+  // It stayed where it is, so its account is larger the next time.
+  ASSERT_EQ(peer.rx.state, ReceiveState::steady);
+  EXPECT_GT(count(1'000'000), account);
+}
+
+TEST(ChannelSelector, OtherPoliciesHaveNoAccounts) {
+  ChannelWorld world;
+  world.selector.begin(world.clock.time);
+  Peer& peer = world.add_peer();
+  peer.rx.window = UINT32_MAX - 1;
+  world.selector.on_message_counted(peer);
+  EXPECT_FALSE(world.selector.is_due(world.clock.time));
 }
 
 TEST(ChannelSelector, TakesFeedbackAsShares) {
@@ -130,7 +168,8 @@ TEST(ChannelSelector, EveryIntervalBeginsWithoutMessages) {
   Peer& peer = world.add_peer();
   peer.rx.window = 5;
   peer.change.make().to_repay = 1;
-  world.selector.decide(world.clock.time);
+  world.clock.time = world.selector.next_decision();
+  world.selector.run(world.clock.time);
   EXPECT_EQ(peer.rx.window, 0u);
   EXPECT_EQ(peer.change->to_repay, 0);  // counted once an interval
 }

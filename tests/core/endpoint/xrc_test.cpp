@@ -333,6 +333,7 @@ TEST_F(Xrc, OneThatDoesNotAnswerHoldsUpNobodyForLong) {
     return condition();
   };
   ForgedMessages::ask_for(world, 2, 0, ChannelKind::xrc_rdma);
+  world[2].progress();  // its ring is made
   ASSERT_TRUE(go_on({0}, [&] { return ForgedMessages::was_accepted(world, 0, 2); }));
   ForgedMessages::ask_for(world, 1, 0, ChannelKind::xrc_rdma);
   EXPECT_TRUE(go_on({0, 1}, [&] { return over_xrc(channel(world, 1, 0)); }));

@@ -57,11 +57,13 @@ TEST_F(RankSchedulerTest, StoppedItNeverRunsAgain) {
 
 class TimedJob final : public Background::Job {
  public:
-  explicit TimedJob(FakeWorld& world) : world_(world) {}
+  explicit TimedJob(FakeWorld& world, int rank = 0) : world_(world), rank_(rank) {}
   void run() override { world_.charge(100); }
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
 
  private:
   FakeWorld& world_;
+  int rank_;
 };
 
 TEST_F(RankSchedulerTest, JobsOfTheSetupThreadFollowEachOtherBesideTheProgram) {
@@ -74,6 +76,15 @@ TEST_F(RankSchedulerTest, JobsOfTheSetupThreadFollowEachOtherBesideTheProgram) {
   EXPECT_NE(thread.done(), nullptr);
   EXPECT_NE(thread.done(), nullptr);
   EXPECT_EQ(thread.done(), nullptr);
+}
+
+TEST_F(RankSchedulerTest, AMoreUrgentJobGoesBeforeThoseThatWait) {
+  SetupThread thread(world_, scheduler_);
+  for (const int rank : {1, 1, 0}) thread.start(std::make_unique<TimedJob>(world_, rank));
+  std::vector<int> ranks;
+  EXPECT_EQ(all_runs(), (std::vector<Picoseconds>{100, 200, 300}));
+  while (const auto job = thread.done()) ranks.push_back(job->rank());
+  EXPECT_EQ(ranks, (std::vector<int>{1, 0, 1}));
 }
 
 }  // namespace
