@@ -203,6 +203,9 @@ std::vector<StudyOptions> studies_of(const std::vector<ComparedLine>& lines,
       study.settings = settings_of(line, options);
       study.policies = {policy};
       study.own_settings = settings_of_paper(options.settings, line.ranks);
+      if (policy != kOurs && !gives(options.settings, "interval")) {
+        study.own_settings[policy].emplace_back("interval", usual_interval(line.ranks));
+      }
       if (!options.costs.empty()) {
         study.own_settings["turnout"].emplace_back("costs", options.costs);
       }
@@ -281,15 +284,15 @@ std::string settings_text(const std::vector<std::uint32_t>& sizes,
   std::string text;
   for (const std::uint32_t ranks : sizes) {
     text += fmt::format(
-        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
-        usual_interval(ranks));
+        "With {} processes the decision interval of the other policies is `interval={}` unless "
+        "stated above; `turnout` has its defaults.\n",
+        ranks, usual_interval(ranks));
   }
   return text + std::string(kSettingsOfPaper) + costs_of_turnout(options);
 }
 
 NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options) {
-  return overlaid(overlaid({{"interval", usual_interval(line.ranks)}}, options.settings),
-                  {{"memory_budget", line.budget}});
+  return overlaid(options.settings, {{"memory_budget", line.budget}});
 }
 
 Result<std::vector<ComparedLine>> compare(const std::vector<Scenario>& scenarios,

@@ -21,8 +21,9 @@ namespace {
 
 using enum ChannelKind;
 
-// Initiators a rank that are tried: AQPS's, enough to keep a processor sending, dc-rdma-od's.
-constexpr std::array<std::uint64_t, 3> kInitiators = {12, 4, 28};
+// Initiators a rank that are tried: AQPS's, enough to keep a processor sending, dc-rdma-od's, and
+// the most that the policy `turnout` takes.
+constexpr std::array<std::uint64_t, 4> kInitiators = {12, 4, 28, 64};
 constexpr std::size_t kDcRdma = 1;  // of starting_maps()
 // A change is taken if it gains more than a two-thousandth.
 constexpr double kGains = 0.9995;
@@ -66,8 +67,9 @@ class Judge {
   };
   // `factor`: part of the full length. The time is that of the full length, if all of it is as fast
   // as this part.
+  // `cold`: without any channel at its beginning.
   Result<Played> play(const ChannelMap& map, std::uint64_t initiators, double factor,
-                      bool keep_pairs = false) {
+                      bool keep_pairs = false, bool cold = false) {
     const bool rounds = std::any_of(options_.part.options.begin(), options_.part.options.end(),
                                     [](const auto& option) { return option.first == "rounds"; });
     const std::uint64_t least = rounds ? 2 : kLeastEstablishing;
@@ -90,8 +92,11 @@ class Judge {
       return map.at(source, destination);
     };
     ++simulations_;
-    Result<Outcome> outcome = runner_(run, [a = first.value().program, b = timed.value().program](
-                                               Rank rank) { return established(rank, a, b); });
+    run.prepares = cold;
+    Result<Outcome> outcome =
+        runner_(run, [cold, a = first.value().program, b = timed.value().program](Rank rank) {
+          return cold ? b(rank) : established(rank, a, b);
+        });
     if (!outcome) return outcome.status();
     Timed sum;
     for (const Phase& phase : timed.value().phases->list()) {
@@ -102,6 +107,10 @@ class Judge {
   // A map that cannot be played is never the best.
   double time(const ChannelMap& map, std::uint64_t initiators, double factor) {
     const Result<Played> played = play(map, initiators, factor);
+    return played ? played.value().time : std::numeric_limits<double>::infinity();
+  }
+  double cold_time(const ChannelMap& map, std::uint64_t initiators) {
+    const Result<Played> played = play(map, initiators, 1, false, true);
     return played ? played.value().time : std::numeric_limits<double>::infinity();
   }
   [[nodiscard]] std::uint32_t simulations() const noexcept { return simulations_; }
@@ -298,6 +307,17 @@ Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner) 
   }
   found.best_start = static_cast<Picoseconds>(first_time);
   found.time = static_cast<Picoseconds>(time);
+  double paid = time;
+  if (options.part.cold) {
+    paid = judge.cold_time(best->map, best->initiators);
+    for (const NamedMap& start : starts.value()) {
+      paid = std::min(paid, judge.cold_time(start.map, best->initiators));
+    }
+    for (const std::size_t plain_map : {std::size_t{0}, kDcRdma}) {  // what needs few set-ups
+      paid = std::min(paid, judge.cold_time(starts.value()[plain_map].map, kInitiators.back()));
+    }
+  }
+  found.paid = static_cast<Picoseconds>(std::max(paid, time));
   found.map = best->map;
   found.initiators = best->initiators;
   found.shares = shares_of(best->map, room.directions());

@@ -79,7 +79,10 @@ struct SearchOptions {
 };
 
 struct FoundMap {
-  Picoseconds time = 0;        // of the part, at full length
+  Picoseconds time = 0;  // of the part, at full length
+  // The best of the found and the starting maps when each channel is requested at its first
+  // message; of a part that is not cold: `time`.
+  Picoseconds paid = 0;
   Picoseconds best_start = 0;  // of the map that the search began with, likewise
   std::string start;           // that map, in words
   ChannelMap map{0};

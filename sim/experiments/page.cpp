@@ -102,6 +102,11 @@ NamedValues overlaid(NamedValues own, const NamedValues& given) {
   return own;
 }
 
+bool gives(const NamedValues& given, std::string_view name) {
+  return std::any_of(given.begin(), given.end(),
+                     [&](const auto& pair) { return pair.first == name; });
+}
+
 NamedValues room_for_all(std::uint32_t ranks) {
   const std::string all = fmt::format("{}", ranks);
   return {{"max_active_rc", all}, {"max_channels", all}, {"rc_pool", all}};
@@ -111,10 +116,7 @@ std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,
                                                      std::uint32_t ranks) {
   NamedValues unlimited;
   for (const auto& setting : room_for_all(ranks)) {
-    if (std::none_of(given.begin(), given.end(),
-                     [&](const auto& pair) { return pair.first == setting.first; })) {
-      unlimited.push_back(setting);
-    }
+    if (!gives(given, setting.first)) unlimited.push_back(setting);
   }
   return {{"rc-rdma-od", unlimited}};
 }

@@ -33,6 +33,7 @@ using Rows = std::vector<std::vector<std::string>>;
 
 // `own` with what the user gave in the place of values of the same name, or after them.
 [[nodiscard]] NamedValues overlaid(NamedValues own, const NamedValues& given);
+[[nodiscard]] bool gives(const NamedValues& given, std::string_view name);
 
 // Of Turnout: room for a connection to everyone.
 [[nodiscard]] NamedValues room_for_all(std::uint32_t ranks);

@@ -217,8 +217,10 @@ std::string usual_interval(std::uint32_t ranks) {
   return ranks <= kSome ? "1ms" : "250us";
 }
 
-std::vector<Part> parts_of(const Scenario& scenario, std::uint32_t ranks) {
-  const NamedValues options = options_of(scenario, ranks);
+namespace {
+
+std::vector<Part> stretches_of(const Scenario& scenario, const NamedValues& options,
+                               std::uint32_t ranks) {
   if (scenario.workload == "repeat") return repeat_of(options);
   if (scenario.workload == "shifts") return shifts_of(options, ranks);
   if (scenario.workload == "phases" || scenario.workload == "hotspots") {
@@ -227,6 +229,15 @@ std::vector<Part> parts_of(const Scenario& scenario, std::uint32_t ranks) {
   Part whole{"all", std::string(scenario.workload), options, 1};
   std::erase_if(whole.options, [](const auto& option) { return option.first == "warmup"; });
   return {whole};
+}
+
+}  // namespace
+
+std::vector<Part> parts_of(const Scenario& scenario, std::uint32_t ranks) {
+  const NamedValues options = options_of(scenario, ranks);
+  std::vector<Part> parts = stretches_of(scenario, options, ranks);
+  for (Part& part : parts) part.cold = !gives(options, "warmup");
+  return parts;
 }
 
 }  // namespace turnout::sim

@@ -54,6 +54,7 @@ struct Part {
   std::string workload;
   NamedValues options;
   std::uint64_t times = 1;  // how often it comes in the scenario
+  bool cold = true;         // no warm-up before it: whoever wants channels sets them up in it
 };
 [[nodiscard]] std::vector<Part> parts_of(const Scenario& scenario, std::uint32_t ranks);
 
