@@ -24,6 +24,8 @@ void add_report(CLI::App& app);
 void add_top(CLI::App& app);
 // Why a job hangs. 3: operations of a job are pending and nothing moves.
 void add_stuck(CLI::App& app);
+// Why two ranks use the channels that they use, and what would change it.
+void add_why(CLI::App& app);
 // What is wrong with this machine for Turnout, and how to mend it. 1: something will not work.
 void add_doctor(CLI::App& app);
 // The adapter chosen and why, the others found, costs, limits, settings.

@@ -51,6 +51,7 @@ constexpr OfSimulator kOfSimulator[] = {
   add_report(app);
   add_top(app);
   add_stuck(app);
+  add_why(app);
   add_doctor(app);
   add_info(app);
   add_verbs(app, &argc, argv);
