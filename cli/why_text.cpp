@@ -29,6 +29,10 @@ std::string duration_text(double nanoseconds) {
   return value::human_duration(std::llround(std::clamp(nanoseconds, 0.0, 9e18)));
 }
 
+std::string saved_text(double nanoseconds) {
+  return (nanoseconds < 0 ? "-" : "") + duration_text(std::abs(nanoseconds));
+}
+
 std::string percent_text(double share) {
   return fmt::format("{:.0f} %", 100 * std::clamp(share, 0.0, 1.0));
 }
@@ -38,8 +42,12 @@ std::string messages_text(std::uint64_t count) {
   return fmt::format("{} message{}", human_count(count), count == 1 ? "" : "s");
 }
 
-std::string time_text(std::int64_t since) {
-  return since <= 0 ? "the start" : seconds_text(since);
+// Of an endpoint's life, to a millisecond.
+std::string at_text(std::int64_t nanoseconds) {
+  return fmt::format("{:.3f} s", static_cast<double>(nanoseconds) / 1e9);
+}
+std::string since_text(std::int64_t nanoseconds) {
+  return nanoseconds <= 0 ? "the start" : at_text(nanoseconds);
 }
 
 // One direction, with all that is known of it.
@@ -76,7 +84,7 @@ class Direction {
             : fmt::format("{}, which decides, left no report", to_);
     return wrap("",
                 fmt::format("{} -> {}: over {} since {}, of {}; {}", from_, to_, name(now.channel),
-                            time_text(now.since), seconds_text(pair_.teller().lifetime), who),
+                            since_text(now.since), at_text(pair_.teller().lifetime), who),
                 kWhyColumns);
   }
 
@@ -91,8 +99,9 @@ class Direction {
     const DirectionReport& direction = pair_.direction();
     double messages = 0, bytes = 0;
     add_counts(direction, &messages, &bytes);
-    std::string out = fmt::format("{} messages and {} {}", count_text(messages), bytes_text(bytes),
-                                  pair_.reported_by_receiver() ? "received" : "sent");
+    std::string out =
+        fmt::format("{} message{} and {} {}", count_text(messages), messages == 1 ? "" : "s",
+                    bytes_text(bytes), pair_.reported_by_receiver() ? "received" : "sent");
     if (direction.spans.size() > 1) {
       out += fmt::format(", {} of them over {}", human_count(direction.spans.back().messages),
                          name(direction.spans.back().channel));
@@ -114,7 +123,7 @@ class Direction {
     const SelectionReport& report = selection_->report();
     return fmt::format("{} of {} from all peers in {}, at the latest selection at {}",
                        messages_text(selection_->source().messages), human_count(report.messages),
-                       value::human_duration(report.window), seconds_text(report.time));
+                       value::human_duration(report.window), at_text(report.time));
   }
 
   std::string sender() const {
@@ -140,14 +149,14 @@ class Direction {
       const auto or_dash = [&](bool dash, const std::string& text) {
         return dash ? std::string("-") : text;
       };
-      *out += fmt::format(
-          "{} {:<12} {:>11} {:>11} {:>11} {:>10} {:>16}\n", channel.kind == now ? '*' : ' ',
-          name(channel.kind),
-          or_dash(first || !channel.saved, fmt::format("{:.0f} ns", channel.saved.value_or(0))),
-          or_dash(first, channel.exists ? "exists" : duration_text(channel.processor)),
-          or_dash(channel.time <= 0 || channel.exists, duration_text(channel.time)),
-          or_dash(first, human_bytes(channel.bytes)),
-          or_dash(!channel.from, messages_text(channel.from.value_or(0))));
+      *out +=
+          fmt::format("{} {:<12} {:>11} {:>11} {:>11} {:>10} {:>16}\n",
+                      channel.kind == now ? '*' : ' ', name(channel.kind),
+                      or_dash(first || !channel.saved, saved_text(channel.saved.value_or(0))),
+                      or_dash(first, channel.exists ? "exists" : duration_text(channel.processor)),
+                      or_dash(channel.time <= 0 || channel.exists, duration_text(channel.time)),
+                      or_dash(first, human_bytes(channel.bytes)),
+                      or_dash(!channel.from, messages_text(channel.from.value_or(0))));
     }
   }
 
@@ -258,7 +267,7 @@ class Direction {
       std::string text;
       for (const ChannelSpan& span : direction.spans) {
         text += fmt::format("{}{} from {} on", text.empty() ? "" : ", ", name(span.channel),
-                            time_text(span.since));
+                            since_text(span.since));
         if (text.size() > 1000) break;
       }
       labelled_text(out, "history", text);
@@ -270,7 +279,7 @@ class Direction {
     for (std::size_t i = first; i < decisions.size(); ++i) {
       const DecisionReport& one = *decisions[i];
       labelled_text(out, i == 0 ? "history" : "",
-                    fmt::format("{}: {} -> {}, {}: {}", seconds_text(one.time), name(one.from),
+                    fmt::format("{}: {} -> {}, {}: {}", at_text(one.time), name(one.from),
                                 name(one.to), printable(one.outcome), printable(one.reason)));
     }
     if (pair_.receiver != nullptr && pair_.receiver->decisions_dropped > 0) {

@@ -192,8 +192,8 @@ TEST_F(Why, AChangeMadeSinceIsUndoneForTheQuestion) {
   EXPECT_EQ(pair().source().current, ChannelKind::dc_sendrecv);
   EXPECT_FALSE(pair().source().rc_exists);
   EXPECT_EQ(pair().line().to, ChannelKind::rc_rdma);
-  expect_said("3.0s: DC-sendrecv -> RC-RDMA, done in 3 us: rate");
-  expect_said("rank 1 -> rank 0: over RC-RDMA since 3.0s");
+  expect_said("3.000 s: DC-sendrecv -> RC-RDMA, done in 3 us: rate");
+  expect_said("rank 1 -> rank 0: over RC-RDMA since 3.000 s");
 }
 
 TEST_F(Why, PolicyAqpsIsAskedToo) {
@@ -204,11 +204,11 @@ TEST_F(Why, PolicyAqpsIsAskedToo) {
 }
 
 TEST_F(Why, BothDirectionsAreTold) {
-  expect_said("rank 1 -> rank 0: over DC-sendrecv since the start, of 3.2s; rank 0 decides");
-  expect_said("rank 0 -> rank 1: over RC-RDMA since 1.0s, of 3.2s; rank 1 decides");
+  expect_said("rank 1 -> rank 0: over DC-sendrecv since the start, of 3.210 s; rank 0 decides");
+  expect_said("rank 0 -> rank 1: over RC-RDMA since 1.000 s, of 3.210 s; rank 1 decides");
   expect_said("rank 1 sent 12,345");
   expect_said(
-      "10,000 messages of 20,000 from all peers in 1.00 s, at the latest selection at 3.0s");
+      "10,000 messages of 20,000 from all peers in 1.00 s, at the latest selection at 3.000 s");
 }
 
 TEST_F(Why, ReportsOfOlderVersionsTellWhatTheyHave) {
