@@ -18,6 +18,9 @@ namespace turnout::cli {
 // Starts an MPI job with Turnout as its provider, and says at the end whether its processes used
 // it. Takes the launcher's words out of the command line.
 void add_run(CLI::App& app, int* argc, char** argv);
+// Records the messages of a job that does not run over Turnout, for the simulator. Takes the
+// launcher's words out of the command line.
+void add_record(CLI::App& app, int* argc, char** argv);
 // Tables of the reports that processes wrote.
 void add_report(CLI::App& app);
 // What running processes of this user did so far, again each second, until it is interrupted.

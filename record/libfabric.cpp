@@ -408,7 +408,9 @@ struct Ep final : Object {
     if ((flags & FI_MULTI_RECV) != 0) operation.kind = Operation::Kind::receive_many;
     // A look, or a message that goes unread: its receive is the one that takes it.
     if ((flags & (FI_PEEK | FI_DISCARD)) != 0) operation.kind = Operation::Kind::other;
-    if (!directed) from = FI_ADDR_UNSPEC;
+    const bool claims = (flags & FI_CLAIM) != 0;  // what it asks for was said before
+    if (!directed || claims) from = FI_ADDR_UNSPEC;
+    if (claims) operation.any_tag = tagged;
     if (!entry) operation.kind = Operation::Kind::other;  // nobody says what it got
     return start(operation, receives, entry, context, from, std::forward<Post>(post));
   }
