@@ -331,10 +331,10 @@ std::uint64_t elements_of(const fi_ioc* pieces, std::size_t count) noexcept {
 }
 
 struct Ep final : Object {
-  Ep(fid_ep* endpoint, const fi_info* info)
+  Ep(fid_ep* endpoint, const fi_tx_attr* transmit, const fi_rx_attr* receive)
       : fid(endpoint),
-        transmit_flags(info->tx_attr != nullptr ? info->tx_attr->op_flags : 0),
-        receive_flags(info->rx_attr != nullptr ? info->rx_attr->op_flags : 0) {
+        transmit_flags(transmit != nullptr ? transmit->op_flags : 0),
+        receive_flags(receive != nullptr ? receive->op_flags : 0) {
     general.copy(endpoint->fid.ops, static_cast<Object*>(this));
     general.replace(&fi_ops::close, &close_object);
     general.replace(&fi_ops::bind, &Ep::bind);
@@ -344,6 +344,33 @@ struct Ep final : Object {
   void take() noexcept override;
   void restore() noexcept override;
   void enabled();
+  // With its contexts.
+  void make_scalable() {
+    scalable = true;
+    calls.copy(fid->ops, this);
+    calls.replace(&fi_ops_ep::tx_ctx, &Ep::tx_ctx);
+    calls.replace(&fi_ops_ep::rx_ctx, &Ep::rx_ctx);
+    take();
+  }
+  void made_context(fid_ep* context, const fi_tx_attr* transmit, const fi_rx_attr* receive) {
+    Ep* const made = new Ep(context, transmit, receive);
+    made->whole = this;
+    made->directed = directed;
+  }
+  static int tx_ctx(fid_ep* ep, int index, fi_tx_attr* attr, fid_ep** made, void* context) {
+    Ep& self = owner_of<Ep>(ep->ops);
+    const Recorder::Call call(Recorder::get());
+    const int status = self.calls.real()->tx_ctx(ep, index, attr, made, context);
+    if (status == 0 && call.recorder() != nullptr) self.made_context(*made, attr, nullptr);
+    return status;
+  }
+  static int rx_ctx(fid_ep* ep, int index, fi_rx_attr* attr, fid_ep** made, void* context) {
+    Ep& self = owner_of<Ep>(ep->ops);
+    const Recorder::Call call(Recorder::get());
+    const int status = self.calls.real()->rx_ctx(ep, index, attr, made, context);
+    if (status == 0 && call.recorder() != nullptr) self.made_context(*made, nullptr, attr);
+    return status;
+  }
 
   static Ep& of(::fid* endpoint) noexcept {
     return static_cast<Ep&>(owner_of<Object>(endpoint->ops));
@@ -364,12 +391,13 @@ struct Ep final : Object {
     const Recorder::Call call(Recorder::get());
     Recorder* const recorder = call.recorder();
     if (recorder == nullptr) return post();
-    if (av != nullptr) operation.peer = av->peer(*recorder, address);
+    Av* const known = whole != nullptr ? whole->av : av;
+    if (known != nullptr) operation.peer = known->peer(*recorder, address);
     {
       const auto lock = recorder->guard();
       recorder->number(&operation);
       // Before it starts: another thread may read its completion before this one comes back.
-      if (queue != nullptr && entry) queue->pending.emplace(context, Pending{operation, av});
+      if (queue != nullptr && entry) queue->pending.emplace(context, Pending{operation, known});
     }
     const ssize_t status = post();
     const auto lock = recorder->guard();
@@ -433,12 +461,17 @@ struct Ep final : Object {
   bool transmit_selective = false, receive_selective = false;
   bool directed = true;
   bool taken = false;
+  // Of a scalable endpoint, which has contexts to send and receive in and no messages of its own;
+  // theirs is the endpoint that they are part of.
+  bool scalable = false;
+  Ep* whole = nullptr;
   Av* av = nullptr;
   Cq *transmits = nullptr, *receives = nullptr;
   Table<fi_ops_msg> msg;
   Table<fi_ops_tagged> tagged;
   Table<fi_ops_rma> rma;
   Table<fi_ops_atomic> atomic;
+  Table<fi_ops_ep> calls;  // of a scalable one
 };
 
 int Ep::bind(::fid* endpoint, ::fid* other, std::uint64_t flags) {
@@ -801,13 +834,15 @@ struct Atomics {
 // Providers choose their tables when an endpoint is enabled.
 void Ep::enabled() {
   Recorder* const recorder = Recorder::get();
-  if (recorder == nullptr || taken || av == nullptr) return;
+  if (recorder == nullptr) return;
   std::array<std::byte, 512> name;
   std::size_t length = name.size();
-  if (fi_getname(&fid->fid, name.data(), &length) == 0 && length <= name.size()) {
+  if (whole == nullptr && fi_getname(&fid->fid, name.data(), &length) == 0 &&
+      length <= name.size()) {
     const auto lock = recorder->guard();
     recorder->own_name(name_of(std::span(name).first(length)));
   }
+  if (scalable || taken) return;
   msg.copy(fid->msg, this);
   tagged.copy(fid->tagged, this);
   rma.copy(fid->rma, this);
@@ -822,6 +857,7 @@ void Ep::enabled() {
 
 void Ep::take() noexcept {
   fid->fid.ops = general.get();
+  if (scalable) fid->ops = calls.get();
   if (!taken) return;
   fid->msg = msg.get();
   fid->tagged = tagged.get();
@@ -831,6 +867,7 @@ void Ep::take() noexcept {
 
 void Ep::restore() noexcept {
   fid->fid.ops = const_cast<fi_ops*>(general.real());
+  if (scalable) fid->ops = const_cast<fi_ops_ep*>(calls.real());
   if (!taken) return;
   fid->msg = const_cast<fi_ops_msg*>(msg.real());
   fid->tagged = const_cast<fi_ops_tagged*>(tagged.real());
@@ -881,6 +918,7 @@ struct Domain final : Object {
     ops.replace(&fi_ops_domain::av_open, &Domain::av_open);
     ops.replace(&fi_ops_domain::cq_open, &Domain::cq_open);
     ops.replace(&fi_ops_domain::endpoint, &Domain::endpoint);
+    ops.replace(&fi_ops_domain::scalable_ep, &Domain::scalable_ep);
     ops.replace(&fi_ops_domain::endpoint2, &Domain::endpoint2);
     take();
   }
@@ -916,11 +954,13 @@ struct Domain final : Object {
     return real->cq_open(domain, attr, cq, context);
   }
   // Only reliable datagrams: others have peers of their own kind.
-  static int observed(int status, const fi_info* info, fid_ep** ep, Recorder* recorder) {
+  static int observed(int status, const fi_info* info, fid_ep** ep, Recorder* recorder,
+                      bool scalable = false) {
     const bool datagrams = info->ep_attr == nullptr || info->ep_attr->type == FI_EP_RDM;
     if (status == 0 && recorder != nullptr && datagrams) {
-      Ep* const made = new Ep(*ep, info);
+      Ep* const made = new Ep(*ep, info->tx_attr, info->rx_attr);
       made->directed = (info->caps & FI_DIRECTED_RECV) != 0;
+      if (scalable) made->make_scalable();
     }
     return status;
   }
@@ -929,6 +969,12 @@ struct Domain final : Object {
     const auto open = [&] { return of(domain).ops.real()->endpoint(domain, info, ep, context); };
     return observed(call.recorder() == nullptr ? open() : open_with_source(info, open), info, ep,
                     call.recorder());
+  }
+  static int scalable_ep(fid_domain* domain, fi_info* info, fid_ep** ep, void* context) {
+    const Recorder::Call call(Recorder::get());
+    const auto open = [&] { return of(domain).ops.real()->scalable_ep(domain, info, ep, context); };
+    return observed(call.recorder() == nullptr ? open() : open_with_source(info, open), info, ep,
+                    call.recorder(), true);
   }
   static int endpoint2(fid_domain* domain, fi_info* info, fid_ep** ep, std::uint64_t flags,
                        void* context) {

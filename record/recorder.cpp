@@ -93,6 +93,9 @@ void Recorder::number(Operation* operation) noexcept {
 void Recorder::started(Operation* operation) {
   using enum Operation::Kind;
   if (closed_ || std::exchange(operation->written, true)) return;
+  // Nobody knows to whom.
+  if (operation->peer == kAnyPeer && operation->kind != receive && operation->kind != receive_many)
+    operation->kind = other;
   if (operation->kind == receive_many || operation->kind == other) return;
   write_computed();
   introduce(operation->peer);
