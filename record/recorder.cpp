@@ -164,6 +164,11 @@ Recorder::Call::Call(Recorder* recorder) noexcept : recorder_(depth == 0 ? recor
   recorder_->thread_ = thread;
 }
 
+Recorder::Program::Program() noexcept : depth_(std::exchange(depth, 0)) {}
+Recorder::Program::~Program() {
+  depth = depth_;
+}
+
 Recorder::Call::~Call() {
   --depth;
   if (recorder_ == nullptr) return;

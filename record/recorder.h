@@ -71,6 +71,18 @@ class Recorder {
     Recorder* recorder_;
   };
 
+  // While one lasts, the library calls the program back: what that calls is the program's.
+  class Program {
+   public:
+    Program() noexcept;
+    ~Program();
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+
+   private:
+    int depth_;
+  };
+
   // At the end of the process.
   void close() noexcept;
 
