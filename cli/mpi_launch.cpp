@@ -194,10 +194,10 @@ Launch plan_recording(const LaunchFacts& facts, const std::string& library,
   for (const char* const name : kAllowRoot) set_if_not_given(root, name, "1");
   const std::string before = given(facts, "LD_PRELOAD").value_or("");
   launch.variables.emplace_back("LD_PRELOAD", before.empty() ? library : library + ":" + before);
-  launch.variables.emplace_back("TURNOUT_RECORD", folder + "/");
+  launch.variables.emplace_back("LIBTURNOUT_RECORD", folder + "/");
   if (is_open_mpi(mpi) && !launch.one_host) {
     const std::initializer_list<std::string> exported = {"-x", "LD_PRELOAD", "-x",
-                                                         "TURNOUT_RECORD"};
+                                                         "LIBTURNOUT_RECORD"};
     launch.command.insert(launch.command.begin() + 1, exported);
   }
   return launch;

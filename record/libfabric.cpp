@@ -880,7 +880,6 @@ class WithSource {
  public:
   explicit WithSource(fi_info* info) noexcept {
     add(&info->caps);
-    if (info->domain_attr != nullptr) add(&info->domain_attr->caps);
     if (info->rx_attr != nullptr) add(&info->rx_attr->caps);
   }
   WithSource(const WithSource&) = delete;
@@ -895,8 +894,8 @@ class WithSource {
     before_[count_++] = *caps;
     if (*caps != 0) *caps |= FI_SOURCE;  // 0: the provider's own
   }
-  std::array<std::uint64_t*, 3> caps_{};
-  std::array<std::uint64_t, 3> before_{};
+  std::array<std::uint64_t*, 2> caps_{};
+  std::array<std::uint64_t, 2> before_{};
   std::size_t count_ = 0;
 };
 

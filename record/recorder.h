@@ -22,7 +22,8 @@
 namespace turnout::record {
 
 // The folder, or path, of the recordings: set by `turnout record`, of the form of `TURNOUT_TRACE`.
-inline constexpr const char* kVariable = "TURNOUT_RECORD";
+// No setting of Turnout, which complains of variables TURNOUT_* that it does not know.
+inline constexpr const char* kVariable = "LIBTURNOUT_RECORD";
 
 struct Operation {
   enum class Kind : std::uint8_t { send, receive, receive_many, put, get, other };

@@ -55,7 +55,7 @@ TEST(MpiLaunch, RecordsOverWhatTheMpiTakes) {
   facts.environment["LD_PRELOAD"] = "libother.so";
   Launch launch = plan_recording(facts, "/lib/librecord.so", "/tmp/r");
   EXPECT_EQ(value_of(launch, "LD_PRELOAD"), "/lib/librecord.so:libother.so");
-  EXPECT_EQ(value_of(launch, "TURNOUT_RECORD"), "/tmp/r/");
+  EXPECT_EQ(value_of(launch, "LIBTURNOUT_RECORD"), "/tmp/r/");
   EXPECT_EQ(value_of(launch, "OMPI_MCA_pml"), "cm");
   EXPECT_EQ(value_of(launch, "FI_PROVIDER_PATH"), "(not set)");
   EXPECT_EQ(launch.command, facts.command);
@@ -64,7 +64,7 @@ TEST(MpiLaunch, RecordsOverWhatTheMpiTakes) {
   facts.command = {"mpirun", "--host", "a,b", "./ring"};
   launch = plan_recording(facts, "l", "f");
   EXPECT_EQ(launch.command,
-            (std::vector<std::string>{"mpirun", "-x", "LD_PRELOAD", "-x", "TURNOUT_RECORD",
+            (std::vector<std::string>{"mpirun", "-x", "LD_PRELOAD", "-x", "LIBTURNOUT_RECORD",
                                       "--host", "a,b", "./ring"}));
   facts = facts_of(Mpi::mpich, {"mpiexec", "-n", "4", "./ring"});
   EXPECT_EQ(value_of(plan_recording(facts, "l", "f"), "MPIR_CVAR_NOLOCAL"), "1");
