@@ -138,7 +138,8 @@ class Record(unittest.TestCase):
         (self.folder / "x.recording").touch()
         self.assertIn("has recordings already; name another folder with --to", self.record(code=1).stderr)
         (self.folder / "x.recording").unlink()
-        settings = {"OMPI_MCA_pml": "ob1"} if MPI == "open_mpi" else {"MPIR_CVAR_NOLOCAL": "0"}
+        settings = ({"OMPI_MCA_pml": "ob1"} if MPI == "open_mpi" else
+                    {"MPIR_CVAR_NOLOCAL": "0", **self.over("tcp")})
         done = self.record(code=1, **settings)
         self.assertIn(f"recorded 0 processes of {RANKS}", done.stderr)
         self.assertIn("pass through neither libfabric nor UCX", done.stderr)
