@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "base/installation.h"
 #include "base/private_folder.h"
@@ -30,12 +31,23 @@ int record_failed(std::string_view text, int code = kFailed) {
   return code;
 }
 
-// Of the job's processes that exchanged messages.
-std::size_t recordings_in(const std::string& folder) {
+// Receives that got nothing and computation do not count.
+bool has_messages(const fs::path& path) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.size() > 1 && line[1] == ' ' && std::string_view("smug").find(line[0]) != line.npos)
+      return true;
+  }
+  return false;
+}
+
+// All of them, or those of processes that exchanged messages.
+std::size_t recordings_in(const std::string& folder, bool with_messages = false) {
   std::size_t count = 0;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() == ".recording") ++count;
+    if (at->path().extension() == ".recording" && (!with_messages || has_messages(at->path())))
+      ++count;
   }
   return count;
 }
@@ -82,8 +94,8 @@ int run_record(const RecordOptions& options) {
   for (const auto& [name, value] : launch.variables) ::setenv(name.c_str(), value.c_str(), 1);
   const int code = run_program(launch.command, "turnout record");
   if (code == 126 || code == 127) return code;  // with its message
-  const std::size_t count = recordings_in(folder);
-  fmt::print(stderr, "turnout record: recorded {} process{}{} in {}\n", count,
+  const std::size_t count = recordings_in(folder, true);
+  fmt::print(stderr, "turnout record: recorded the messages of {} process{}{} in {}\n", count,
              count == 1 ? "" : "es", launch.ranks > 0 ? fmt::format(" of {}", launch.ranks) : "",
              folder);
   if (count == 0) tell_nothing(facts);

@@ -88,7 +88,7 @@ class Record(unittest.TestCase):
         done = self.record(*words, **settings)
         if not words:
             self.assertEqual(sorted(line for line in done.stdout.splitlines() if line.startswith("rank ")), self.printed)
-        self.assertIn(f"turnout record: recorded {RANKS} processes of {RANKS} in {self.folder}", done.stderr)
+        self.assertIn(f"turnout record: recorded the messages of {RANKS} processes of {RANKS} in {self.folder}", done.stderr)
         sent, received = messages(self.folder)
         self.assertEqual(sent, self.expected)
         if not any(source == "?" for source, _, _ in received):
@@ -141,7 +141,7 @@ class Record(unittest.TestCase):
         settings = ({"OMPI_MCA_pml": "ob1"} if MPI == "open_mpi" else
                     {"MPIR_CVAR_NOLOCAL": "0", **self.over("tcp")})
         done = self.record(code=1, **settings)
-        self.assertIn(f"recorded 0 processes of {RANKS}", done.stderr)
+        self.assertIn(f"recorded the messages of 0 processes of {RANKS}", done.stderr)
         self.assertIn("pass through neither libfabric nor UCX", done.stderr)
 
 
