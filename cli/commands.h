@@ -18,12 +18,17 @@ namespace turnout::cli {
 // Starts an MPI job with Turnout as its provider, and says at the end whether its processes used
 // it. Takes the launcher's words out of the command line.
 void add_run(CLI::App& app, int* argc, char** argv);
+// Records the messages of a job that does not run over Turnout, for the simulator. Takes the
+// launcher's words out of the command line.
+void add_record(CLI::App& app, int* argc, char** argv);
 // Tables of the reports that processes wrote.
 void add_report(CLI::App& app);
 // What running processes of this user did so far, again each second, until it is interrupted.
 void add_top(CLI::App& app);
 // Why a job hangs. 3: operations of a job are pending and nothing moves.
 void add_stuck(CLI::App& app);
+// Why two ranks use the channels that they use, and what would change it.
+void add_why(CLI::App& app);
 // What is wrong with this machine for Turnout, and how to mend it. 1: something will not work.
 void add_doctor(CLI::App& app);
 // The adapter chosen and why, the others found, costs, limits, settings.

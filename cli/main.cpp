@@ -48,16 +48,18 @@ constexpr OfSimulator kOfSimulator[] = {
   app.set_version_flag("-V,--version", "turnout " TURNOUT_VERSION);
   app.require_subcommand(1);
   add_run(app, &argc, argv);
+  add_record(app, &argc, argv);
   add_report(app);
   add_top(app);
   add_stuck(app);
+  add_why(app);
   add_doctor(app);
   add_info(app);
   add_verbs(app, &argc, argv);
   for (const OfSimulator& one : kOfSimulator) app.add_subcommand(one.name, one.help);
   app.footer(
-      "Exit codes: 0 success, 1 failure, 2 wrong usage; of `stuck` also 3: a job hangs. `run` and "
-      "`verbs` return the program's.");
+      "Exit codes: 0 success, 1 failure, 2 wrong usage; of `stuck` also 3: a job hangs. `run`, "
+      "`record` and `verbs` return the program's.");
   return run_command_line(app, argc, argv);
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <optional>
@@ -79,6 +80,11 @@ bool is_open_mpi(Mpi mpi) {
   return mpi == Mpi::open_mpi_4 || mpi == Mpi::open_mpi_5;
 }
 
+// mpirun wants both, and those of the other version.
+constexpr std::array<const char*, 4> kAllowRoot = {
+    "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"};
+
 // Open MPI refuses to run as root unless that is allowed; this is the user's decision, not ours.
 bool allows_root(const LaunchFacts& facts) {
   return given(facts, "OMPI_ALLOW_RUN_AS_ROOT") == "1" ||
@@ -101,7 +107,6 @@ void add_variables(const LaunchFacts& facts, Launch* launch) {
   const bool any = mpi == Mpi::unknown || mpi == Mpi::slurm;  // the names of all do not collide
   const bool open_mpi = any || is_open_mpi(mpi), mpich = any || mpi == Mpi::mpich;
   const bool intel_mpi = any || mpi == Mpi::intel_mpi;
-  // mpirun wants both, and those of the other version.
   const bool root = open_mpi && allows_root(facts) && mpi != Mpi::slurm;
   const bool crowded = launch->one_host && launch->ranks > facts.processors;
   struct Variable {
@@ -116,10 +121,10 @@ void add_variables(const LaunchFacts& facts, Launch* launch) {
            {open_mpi, "OMPI_MCA_mtl", "ofi"},
            {open_mpi, "OMPI_MCA_mtl_ofi_provider_include", "turnout"},
            {open_mpi, "OMPI_MCA_opal_common_ofi_provider_include", "turnout"},
-           {root, "OMPI_ALLOW_RUN_AS_ROOT", "1"},
-           {root, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-           {root, "PRTE_ALLOW_RUN_AS_ROOT", "1"},
-           {root, "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+           {root, kAllowRoot[0], "1"},
+           {root, kAllowRoot[1], "1"},
+           {root, kAllowRoot[2], "1"},
+           {root, kAllowRoot[3], "1"},
            {open_mpi && crowded, "OMPI_MCA_mpi_yield_when_idle", "1"},
            {open_mpi && crowded, "OMPI_MCA_rmaps_base_oversubscribe", "1"},
            {open_mpi && crowded, "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
@@ -163,6 +168,39 @@ MpiVersion mpi_of(std::string_view text) {
   }
   if (text.starts_with("slurm")) return {Mpi::slurm, "Slurm " + number_behind(text, "slurm")};
   return {};
+}
+
+Launch plan_recording(const LaunchFacts& facts, const std::string& library,
+                      const std::string& folder) {
+  const Mpi mpi = facts.version.mpi;
+  const bool any = mpi == Mpi::unknown || mpi == Mpi::slurm;
+  Launch launch;
+  launch.command = facts.command;
+  launch.ranks = ranks_of(facts.command);
+  launch.one_host = !names_hosts(facts);
+  const auto set_if_not_given = [&](bool needed, const char* name, const char* value) {
+    if (needed && !given(facts, name)) launch.variables.emplace_back(name, value);
+  };
+  set_if_not_given((any || mpi == Mpi::mpich) && launch.one_host, "MPIR_CVAR_NOLOCAL", "1");
+  set_if_not_given(any || mpi == Mpi::intel_mpi, "I_MPI_FABRICS", "ofi");
+  // Without an adapter Open MPI takes transports of its own.
+  const bool own = is_open_mpi(mpi) && launch.one_host && !facts.infiniband &&
+                   !given(facts, "OMPI_MCA_pml") && !value_of(facts.command, {"--mca", "-mca"});
+  set_if_not_given(own, "OMPI_MCA_pml", "cm");
+  set_if_not_given(own, "OMPI_MCA_mtl", "ofi");
+  set_if_not_given(own, "OMPI_MCA_mtl_ofi_provider_include", "tcp");
+  set_if_not_given(own, "OMPI_MCA_opal_common_ofi_provider_include", "tcp");
+  const bool root = is_open_mpi(mpi) && allows_root(facts);
+  for (const char* const name : kAllowRoot) set_if_not_given(root, name, "1");
+  const std::string before = given(facts, "LD_PRELOAD").value_or("");
+  launch.variables.emplace_back("LD_PRELOAD", before.empty() ? library : library + ":" + before);
+  launch.variables.emplace_back("LIBTURNOUT_RECORD", folder + "/");
+  if (is_open_mpi(mpi) && !launch.one_host) {
+    const std::initializer_list<std::string> exported = {"-x", "LD_PRELOAD", "-x",
+                                                         "LIBTURNOUT_RECORD"};
+    launch.command.insert(launch.command.begin() + 1, exported);
+  }
+  return launch;
 }
 
 Launch plan_launch(const LaunchFacts& facts) {

@@ -33,6 +33,7 @@ struct LaunchFacts {
   std::vector<std::pair<std::string, std::string>> settings;  // of Turnout, from options
   unsigned processors = 1;                                    // that this process may use
   unsigned batch_hosts = 1;                                   // of the PBS job this is part of
+  bool infiniband = false;                                    // this host has an adapter
   bool root = false;  // this process is root's; Open MPI refuses to run as root by default
   std::map<std::string, std::string> environment;  // of this process
 };
@@ -47,6 +48,11 @@ struct Launch {
 };
 
 [[nodiscard]] Launch plan_launch(const LaunchFacts& facts);
+
+// The same for `turnout record`: over the transports that the MPI library takes by itself, all of
+// whose messages pass through libfabric or UCX. `library` is preloaded and records into `folder`.
+[[nodiscard]] Launch plan_recording(const LaunchFacts& facts, const std::string& library,
+                                    const std::string& folder);
 
 // Why processes of this MPI may have run without Turnout, and what to look at.
 [[nodiscard]] std::vector<std::string> reasons_of_absence(const LaunchFacts& facts);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,21 +12,17 @@
 #include <iterator>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 
 #include "base/installation.h"
 #include "base/private_folder.h"
-#include "base/text_file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/mpi_launch.h"
+#include "cli/launch_facts.h"
 #include "cli/run_program.h"
 #include "cli/verbs_folder.h"
 #include "core/report/report.h"
-
-extern char** environ;
 
 namespace turnout::cli {
 namespace {
@@ -45,41 +40,9 @@ struct RunOptions {
   bool dry_run = false;
 };
 
-constexpr std::uint64_t kMaxNodeFile = 16 << 20;  // a line for each of some 100,000 processes
-
 int complain(std::string_view text, int code = kFailed) {
   fmt::print(stderr, "turnout run: {}\n", text);
   return code;
-}
-
-std::map<std::string, std::string> environment() {
-  std::map<std::string, std::string> variables;
-  for (char** at = environ; *at != nullptr; ++at) {
-    const std::string_view text = *at;
-    const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos) continue;
-    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return variables;
-}
-
-// Hosts of the node file of PBS, which has a line for each process of a host.
-unsigned batch_hosts() {
-  const char* const path = std::getenv("PBS_NODEFILE");
-  if (path == nullptr) return 1;
-  const Result<std::string> text =
-      read_text_file(path, fmt::format("{} (PBS_NODEFILE)", path), "node file", kMaxNodeFile);
-  if (!text) return 1;
-  std::set<std::string> hosts;
-  std::istringstream lines(text.value());
-  for (std::string host; lines >> host;) hosts.insert(host);
-  return std::max(1U, static_cast<unsigned>(hosts.size()));
-}
-
-unsigned processors() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
 }
 
 // False: some are damaged, and told of.
@@ -187,20 +150,13 @@ int run_job(const RunOptions& options) {
   if (options.command.empty()) {
     return complain("a command is missing: turnout run -- mpirun -n 4 ./program", kWrongUse);
   }
-  LaunchFacts facts;
-  facts.command = options.command;
-  facts.environment = environment();
-  facts.processors = processors();
-  facts.batch_hosts = batch_hosts();
-  facts.root = ::geteuid() == 0;
+  LaunchFacts facts = launch_facts(options.command);
   const std::string provider = provider_file();
   if (provider.empty()) {
     return complain(
         "libturnout-fi.so not found beside this program; run make build or make install");
   }
   facts.provider_folder = fs::path(provider).parent_path().string();
-  const std::string text = version_text(facts.command.front());
-  facts.version = mpi_of(text);
   if (facts.version.mpi == Mpi::unknown) {
     complain(fmt::format("{} --version: unknown MPI library; setting the variables of all of them",
                          facts.command.front()));
@@ -215,12 +171,7 @@ int run_job(const RunOptions& options) {
   }
   Launch launch = plan_launch(facts);
   if (options.dry_run) {
-    for (const auto& [name, value] : launch.variables) {
-      fmt::print("export {}={}\n", name, shell_word(value));
-    }
-    std::vector<std::string> words;
-    for (const std::string& word : launch.command) words.push_back(shell_word(word));
-    fmt::print("{}\n", fmt::join(words, " "));
+    fmt::print("{}", shell_text(launch));
     return 0;
   }
   PassingFolder passing;

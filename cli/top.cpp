@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <set>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
@@ -19,9 +18,7 @@
 namespace turnout::cli {
 namespace {
 
-constexpr double kRefresh = 1, kLook = 0.1;  // seconds
-// How long no new process has to appear before `--once` takes it that all have reported.
-constexpr double kSettled = 1.3;
+constexpr double kRefresh = 1;  // seconds
 
 struct TopOptions {
   bool once = false;
@@ -57,13 +54,15 @@ struct Seen {
   std::vector<std::string> damaged;
 };
 
+bool is_asked_for(const Watched& one, const TopOptions& options) {
+  return (options.job.empty() || one.report.job == options.job) &&
+         (options.pid == 0 || one.report.pid == options.pid);
+}
+
 Seen look(const Watch& watch, const TopOptions& options) {
   Seen seen;
   seen.reports = watch.read(&seen.damaged);
-  std::erase_if(seen.reports, [&](const Watched& one) {
-    return (!options.job.empty() && one.report.job != options.job) ||
-           (options.pid != 0 && one.report.pid != options.pid);
-  });
+  std::erase_if(seen.reports, [&](const Watched& one) { return !is_asked_for(one, options); });
   return seen;
 }
 
@@ -96,21 +95,12 @@ int failed(const Status& status) {
 }
 
 int once(Watch* watch, const TopOptions& options) {
-  const double start = seconds();
-  double changed = start;
-  std::set<std::uint64_t> known;
   Seen seen;
-  for (double now = start; interrupted == 0; now = seconds()) {
-    if (const Status s = watch->touch(); !s.ok()) return failed(s);
-    seen = look(*watch, options);
-    // Reports that an earlier watcher left do not count: their processes write new ones.
-    std::erase_if(seen.reports, [&](const Watched& one) { return one.age > now - start; });
-    for (const Watched& one : seen.reports) {
-      if (known.insert(one.report.endpoint).second) changed = now;
-    }
-    if (!known.empty() ? now - changed > kSettled : now - start > options.wait) break;
-    sleep_for(kLook);
-  }
+  Result<std::vector<Watched>> reports = watch->settle(
+      options.wait, [&](const Watched& one) { return is_asked_for(one, options); }, &seen.damaged,
+      [] { return interrupted == 0; });
+  if (!reports) return failed(reports.status());
+  seen.reports = std::move(reports).value();
   fmt::print("{}", page(seen, options));
   return seen.reports.empty() ? 1 : 0;
 }

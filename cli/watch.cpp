@@ -11,14 +11,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <thread>
 
 #include "core/report/report_live.h"
 
 namespace turnout::cli {
 namespace {
+
+constexpr double kLook = 0.1;  // seconds
+// How long no new process has to appear before it is taken that all have reported.
+constexpr double kSettled = 1.3;
 
 // 4711 of 4711.0123456789abcdef.json
 std::optional<pid_t> process_of(std::string_view file) {
@@ -70,6 +76,32 @@ Status Watch::touch() {
     }
   }
   return {};
+}
+
+Result<std::vector<Watched>> Watch::settle(double wait,
+                                           const std::function<bool(const Watched&)>& wanted,
+                                           std::vector<std::string>* damaged,
+                                           const std::function<bool()>& go_on) {
+  using Seconds = std::chrono::duration<double>;
+  const auto start = std::chrono::steady_clock::now();
+  double changed = 0;
+  std::set<std::uint64_t> known;
+  std::vector<Watched> seen;
+  while (!go_on || go_on()) {
+    const double now = Seconds(std::chrono::steady_clock::now() - start).count();
+    if (Status s = touch(); !s.ok()) return s;
+    damaged->clear();
+    seen = read(damaged);
+    // Reports that an earlier watcher left do not count: their processes write new ones.
+    std::erase_if(seen,
+                  [&](const Watched& one) { return one.age > now || (wanted && !wanted(one)); });
+    for (const Watched& one : seen) {
+      if (known.insert(one.report.endpoint).second) changed = now;
+    }
+    if (!known.empty() ? now - changed > kSettled : now > wait) break;
+    std::this_thread::sleep_for(Seconds(kLook));
+  }
+  return seen;
 }
 
 std::vector<Watched> Watch::read(std::vector<std::string>* damaged) const {

@@ -6,6 +6,7 @@
 // processes that have ended. Errors: those of open_private().
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ class Watch {
   ~Watch();  // removes the watch files, so that processes stop writing reports
 
   [[nodiscard]] Status touch();
+  // Touches until no new process appears any more: what all of them wrote since. Empty: none did
+  // within `wait` seconds, or go_on() ended it. `wanted`: of these processes only; empty: of all.
+  [[nodiscard]] Result<std::vector<Watched>> settle(
+      double wait, const std::function<bool(const Watched&)>& wanted,
+      std::vector<std::string>* damaged, const std::function<bool()>& go_on = {});
   // By rank, then process. `damaged`: what could not be read, and why.
   [[nodiscard]] std::vector<Watched> read(std::vector<std::string>* damaged) const;
 

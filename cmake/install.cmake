@@ -7,6 +7,7 @@ set(TURNOUT_ADAPTER_FOLDER ${CMAKE_INSTALL_LIBDIR}/turnout)
 install(TARGETS turnout turnout_sim_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS turnout_fi LIBRARY DESTINATION ${TURNOUT_LIBFABRIC_FOLDER})
 # Not for linking with: programs are given them in the place of rdma-core's.
+install(TARGETS turnout_record LIBRARY DESTINATION ${TURNOUT_ADAPTER_FOLDER} NAMELINK_SKIP)
 install(TARGETS turnout_ibverbs turnout_mlx5 turnout_rdmacm turnout_shim turnout_mlx5_device
   LIBRARY DESTINATION ${TURNOUT_ADAPTER_FOLDER} NAMELINK_SKIP)
 install(TARGETS turnout_rdmacm_system

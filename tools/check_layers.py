@@ -48,6 +48,7 @@ ALLOWED = {
     "hca/cm": ["base"],
     "hca/shim": ["hca/mlx5"],  # the interface of the device that it loads
     "provider": ["base", "core/types", "core/time", "core/report", "core", "core/memory", "core/protocol"],
+    "record": ["core/recording"],
     "sim/formats": ["base", "hca/virtual"],
     "sim/runtime": ["base", "core/types", "core/report", "core", "core/verbs", "core/memory", "hca/virtual"],
     "sim/workloads": ["base", "sim/formats", "sim/runtime"],

@@ -136,6 +136,8 @@ void ChannelSelector::decide(Nanoseconds now, bool at_message) {
     input.turnout = &terms;
     input.at_message = at_message;
   }
+  latest_.limits = input.limits;
+  latest_.terms = terms;
   carry_out(selection::select_in_windows(*context_.statistics.get(), window_, input), now);
 }
 
@@ -144,6 +146,13 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
   if (selected.plan.changes && context_.traits.uses_feedback) interval_ = first_interval();
   if (window_.current) context_.statistics.get()->keep_border(window_.current->begin);
   const selection::Plan& plan = selected.plan;
+  latest_.time = now;
+  latest_.window = selected.window;
+  latest_.messages = selected.window == selected.extended.window ? selected.extended.messages
+                                                                 : selected.shrunk.messages;
+  latest_.gain_current = plan.gain_current;
+  latest_.gain_best = plan.gain_best;
+  latest_.threshold = plan.threshold;
   const double seconds = static_cast<double>(selected.window.length()) / 1e9;
   TURNOUT_LOG(selection, debug, "{} sources in {:.3f} s, gain {:.0f} -> {:.0f} ns, {} window, {}",
               plan.lines.size(), seconds, plan.gain_current, plan.gain_best,

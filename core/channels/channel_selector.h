@@ -11,6 +11,16 @@
 
 namespace turnout {
 
+// What the latest selection was made of, for the report.
+struct LatestSelection {
+  Nanoseconds time = 0;  // of the selection; 0: there was none
+  selection::TimeWindow window;
+  std::uint64_t messages = 0;  // received in the window
+  double gain_current = 0, gain_best = 0, threshold = 0;
+  selection::Limits limits;
+  selection::TurnoutTerms terms;  // of the policy `turnout`
+};
+
 class ChannelSelector : MessagingUser {
  public:
   ChannelSelector(EndpointState& state, Messaging& messaging, DecisionOutcomes& outcomes,
@@ -40,6 +50,7 @@ class ChannelSelector : MessagingUser {
                       double gain);
   [[nodiscard]] Nanoseconds next_decision() const noexcept { return next_decision_; }
   [[nodiscard]] Nanoseconds interval_began() const noexcept { return interval_began_; }
+  [[nodiscard]] const LatestSelection& latest() const noexcept { return latest_; }
 
  private:
   void report_feedback(Nanoseconds now);
@@ -58,6 +69,7 @@ class ChannelSelector : MessagingUser {
 
   Nanoseconds next_decision_ = 0;
   selection::WindowState window_;
+  LatestSelection latest_;
   Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;
   // Policy `turnout`. Messages on a channel that is not the best until what they forwent pays for a

@@ -45,6 +45,7 @@ EndpointReport EndpointReporter::report() const {
         std::uint64_t{peer.state->rx.private_queue.count} * resources_.receive_pool.size();
     line.lost = peer.lost && !peer.shut_down;
     line.tear_downs = peer.connection->eviction.torn_down;
+    line.source = source_report(peer);
     report.peers.push_back(std::move(line));
   }
   report.receive_costs = context_.receive_cost.lines();
@@ -52,6 +53,7 @@ EndpointReport EndpointReporter::report() const {
   report.decisions.assign(context_.decisions.kept().begin(), context_.decisions.kept().end());
   report.decisions_dropped = context_.decisions.dropped();
   report_memory(&report);
+  report_selection(&report);
   report.operations.unexpected = operations_.unexpected.unexpected_count();
   report.operations.rendezvous = operations_.put.rendezvous_count();
   report.operations.measured_limit = operations_.send_engine.measured_limit();
@@ -81,6 +83,60 @@ EndpointReport EndpointReporter::report() const {
     parts_.call_time.report(&profile);
   }
   return report;
+}
+
+// What `turnout why` computes with. A message count is kept as a rate, to eight digits.
+std::optional<SourceReport> EndpointReporter::source_report(const Peer& peer) const {
+  const LatestSelection& latest = channels_.selector.latest();
+  if (latest.time == 0 || peer.rx.rate < 0 || peer.self) return std::nullopt;
+  const Nanoseconds refused =
+      std::max<Nanoseconds>(peer.change->refused_until - context_.clock.now(), 0);
+  const bool connected = peer.connection->has_rc();
+  if (peer.rx.rate <= 0 && peer.rx.kind == context_.default_channel && refused == 0 && !connected)
+    return std::nullopt;
+  const selection::SenderFeedback feedback = peer.rx.feedback.of_sender();
+  const double seconds = static_cast<double>(latest.window.length()) / 1e9;
+  return SourceReport{.messages = static_cast<std::uint64_t>(
+                          std::llround(static_cast<double>(peer.rx.rate) * seconds)),
+                      .connected = connected,
+                      .refused_for = refused,
+                      .busy = static_cast<double>(feedback.busy),
+                      .switched = static_cast<double>(feedback.switched),
+                      .active_rc = feedback.active_rc,
+                      .here = feedback.here,
+                      .full = feedback.full};
+}
+
+void EndpointReporter::report_selection(EndpointReport* report) const {
+  const LatestSelection& latest = channels_.selector.latest();
+  if (latest.time == 0) return;
+  const selection::Limits& limits = latest.limits;
+  SelectionReport& out = report->selection.emplace();
+  out = {.time = std::max<Nanoseconds>(latest.time - context_.born, 0),
+         .window = latest.window.length(),
+         .messages = latest.messages,
+         .gain_current = latest.gain_current,
+         .gain_best = latest.gain_best,
+         .threshold = latest.threshold,
+         .gain_threshold = static_cast<double>(context_.settings.gain_threshold),
+         .busy = latest.terms.busy,
+         .repaid = latest.terms.repaid,
+         .under_way = latest.terms.under_way,
+         .sending_rc = latest.terms.sending_rc,
+         .ring_entries = static_cast<std::uint32_t>(context_.settings.ring_entries),
+         .max_active_rc = limits.max_active_rc,
+         .max_channels = limits.max_channels,
+         .dc_rdma = limits.dc_rdma_available,
+         .bytes_available = limits.bytes_available,
+         .bytes_per_ring = limits.bytes_per_ring,
+         .bytes_per_rc = limits.bytes_per_rc,
+         .bytes_per_target = limits.bytes_per_target,
+         .default_channel = context_.default_channel,
+         .costs = {}};
+  for (const selection::CostRow& row : selection::cost_table()) {
+    const selection::CostValue& cost = context_.costs.*row.field;
+    out.costs.push_back({fmt::format("{}.{}", row.group, row.name), cost.value, cost.uncertainty});
+  }
 }
 
 void EndpointReporter::report_memory(EndpointReport* report) const {

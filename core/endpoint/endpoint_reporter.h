@@ -22,6 +22,8 @@ class EndpointReporter : ComponentsUser {
  private:
   void report_history(EndpointReport* report) const;
   void report_memory(EndpointReport* report) const;
+  void report_selection(EndpointReport* report) const;
+  [[nodiscard]] std::optional<SourceReport> source_report(const Peer& peer) const;
 
   WaitReporter waits_;
 };

@@ -49,6 +49,8 @@ class RecordingFile {
     introduced_[peer] = true;
     line("p {} {:016x}\n", peer, endpoint_id);
   }
+  // Another name of this process for its peers, if it has several.
+  void also(std::uint64_t endpoint_id) { line("also {:016x}\n", endpoint_id); }
   void send(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes,
             std::uint64_t tag, bool tagged) {
     line("s {} {} {} {} {} {}\n", request, to, bytes, tag, tagged ? 0 : 1, at);
@@ -63,9 +65,11 @@ class RecordingFile {
   void access(Nanoseconds at, std::uint32_t request, bool put, PeerId peer, std::uint64_t bytes) {
     line("{} {} {} {} {}\n", put ? 'u' : 'g', request, peer, bytes, at);
   }
+  // kAnyPeer: not known whose it is.
   void matched(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
                std::uint64_t tag) {
-    line("m {} {} {} {} {}\n", request, from, bytes, tag, at);
+    line("m {} {} {} {} {}\n", request, from == kAnyPeer ? "*" : std::to_string(from), bytes, tag,
+         at);
   }
   void ended(Nanoseconds at, std::uint32_t request) { line("w {} {}\n", request, at); }
   void dropped(Nanoseconds at, std::uint32_t request) { line("x {} {}\n", request, at); }
@@ -119,7 +123,7 @@ class RecordingFile {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
     if (fd_ < 0) {
       failed_ = true;
-      TURNOUT_LOG(endpoint, error, "recording failed: {}: {}; TURNOUT_TRACE has no effect", path_,
+      TURNOUT_LOG(endpoint, error, "recording failed: {}: {}; nothing is recorded", path_,
                   std::generic_category().message(errno));
       return false;
     }

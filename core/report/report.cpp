@@ -45,6 +45,11 @@ class Writer {
   void object(const char* key, const Part& part) {
     json[key] = object_of(part);
   }
+  // Written only if it is there.
+  template <class Part>
+  void part(const char* key, const std::optional<Part>& part) {
+    if (part) object(key, *part);
+  }
   template <class Part>
   void list(const char* key, const std::vector<Part>& parts, std::size_t /*most*/ = SIZE_MAX) {
     Json& array = json[key] = Json::array();
@@ -93,6 +98,10 @@ class Reader : public JsonReader {
     }
   }
   template <class Part>
+  void part(const char* key, std::optional<Part>& part) const {
+    if (has(key)) object(key, part.emplace());
+  }
+  template <class Part>
   void list(const char* key, std::vector<Part>& parts, std::size_t most = SIZE_MAX) const {
     each(
         key,
@@ -126,6 +135,28 @@ void describe(auto&& io, Is<DirectionReport> auto& direction) {
   io.list("spans", direction.spans);
 }
 
+void describe(auto&& io, Is<SourceReport> auto& source) {
+  fields(io, "messages", source.messages, "connected", source.connected, "refused_for_ns",
+         source.refused_for, "busy", source.busy, "switched", source.switched, "active_rc",
+         source.active_rc, "here", source.here, "full", source.full);
+}
+
+void describe(auto&& io, Is<CostReport> auto& cost) {
+  fields(io, "name", cost.name, "value", cost.value, "uncertainty", cost.uncertainty);
+}
+
+void describe(auto&& io, Is<SelectionReport> auto& of) {
+  fields(io, "time_ns", of.time, "window_ns", of.window, "messages", of.messages, "gain_current_ns",
+         of.gain_current, "gain_best_ns", of.gain_best, "threshold_ns", of.threshold,
+         "gain_threshold_ns", of.gain_threshold, "busy", of.busy, "repaid", of.repaid, "under_way",
+         of.under_way, "sending_rc", of.sending_rc, "ring_entries", of.ring_entries,
+         "max_active_rc", of.max_active_rc, "max_channels", of.max_channels, "dc_rdma", of.dc_rdma,
+         "bytes_available", of.bytes_available, "bytes_per_ring", of.bytes_per_ring, "bytes_per_rc",
+         of.bytes_per_rc, "bytes_per_target", of.bytes_per_target, "default_channel",
+         of.default_channel);
+  io.list("costs", of.costs, SelectionReport::kMostCosts);
+}
+
 void describe(auto&& io, Is<PeerReport> auto& peer) {
   io("peer", peer.peer);
   io.hex("endpoint", peer.endpoint);
@@ -136,6 +167,7 @@ void describe(auto&& io, Is<PeerReport> auto& peer) {
   if (io.has("observed_gain_ns")) io("observed_gain_ns", peer.observed_gain);
   fields(io, "bytes", peer.bytes, "lost", peer.lost);
   if (io.has("tear_downs")) io("tear_downs", peer.tear_downs);
+  io.part("source", peer.source);
 }
 
 void describe(auto&& io, Is<DecisionReport> auto& decision) {
@@ -242,6 +274,7 @@ void describe(auto&& io, Is<EndpointReport> auto& report) {
   io.list("decisions", report.decisions);
   io("decisions_dropped", report.decisions_dropped);
   if (io.has("receive_costs")) io.list("receive_costs", report.receive_costs);
+  io.part("selection", report.selection);
 }
 
 // `at`: of an element, as JsonReader::each() gives it, with a point at its end.
@@ -376,6 +409,8 @@ Result<EndpointReport> report_from_json(std::string_view text) {
       reader.wrong("profile.calls_measured", "at most the calls");
     }
   }
+  if (report.selection && report.selection->window < 0)
+    reader.wrong("selection.window_ns", "a length of time");
   if (reader.has("waits")) waits_from_json(reader, &report);
   if (reader.has("history")) history_from_json(reader, &report, &status);
   if (!status.ok()) return status;

@@ -35,6 +35,17 @@ struct DirectionReport {
   static constexpr std::size_t kMaxSpans = 64;
 };
 
+// What the latest selection knew of a peer as the source of messages.
+struct SourceReport {
+  std::uint64_t messages = 0;     // received in SelectionReport::window
+  bool connected = false;         // an RC queue pair to it exists
+  std::int64_t refused_for = 0;   // so long, from the report on, it is left as it is; 0: it is not
+  double busy = 0, switched = 0;  // the sender's feedback: shares, 0 to 1
+  std::uint32_t active_rc = 0;    // queue pairs that its adapter holds for it
+  std::uint32_t here = 0;         // processes of our node that it sends to, where it has XRC
+  bool full = false;              // its budget has no room for another queue pair
+};
+
 struct PeerReport {
   std::uint32_t peer = 0;      // id inside this process
   std::uint64_t endpoint = 0;  // Address::id of the peer
@@ -48,6 +59,9 @@ struct PeerReport {
   std::uint64_t bytes = 0;  // memory this peer costs us now
   bool lost = false;
   std::uint64_t tear_downs = 0;  // of its connection
+  // Absent: its policy does not select, the peer sent nothing in the window and has no channel of
+  // its own, or a report of an older version.
+  std::optional<SourceReport> source = {};
 };
 
 struct DecisionReport {  // every change asked for, and its outcome
@@ -56,6 +70,32 @@ struct DecisionReport {  // every change asked for, and its outcome
   ChannelKind from = ChannelKind::dc_sendrecv, to = ChannelKind::dc_sendrecv;
   std::string reason;   // words, with the numbers that mattered
   std::string outcome;  // "done in 120 us", "refused by peer: its budget", ...
+};
+
+struct CostReport {  // of the device, as the selection used it
+  std::string name;  // "receiver.dc_rdma", as in docs/device-costs.md
+  double value = 0, uncertainty = 0;
+};
+
+// What the latest selection was made of, beside the peers (core/selection/policy.h).
+struct SelectionReport {
+  std::int64_t time = 0;       // of the selection
+  std::int64_t window = 0;     // that the counts are of, ns
+  std::uint64_t messages = 0;  // received in it, from all peers
+  // ns in the window: of the channels as they were, of the best, and by how much the best had to
+  // be better where the policy is `turnout`.
+  double gain_current = 0, gain_best = 0, threshold = 0;
+  double gain_threshold = 0;    // ns a message, policy aqps
+  double busy = 0, repaid = 1;  // TurnoutTerms
+  std::uint32_t under_way = 0, sending_rc = 0, ring_entries = 0;
+  std::uint32_t max_active_rc = 0, max_channels = 0;
+  bool dc_rdma = false;  // rings over DC are possible
+  // Left for new rings and queue pairs, with what the present rings would give back.
+  std::uint64_t bytes_available = 0;
+  std::uint64_t bytes_per_ring = 0, bytes_per_rc = 0, bytes_per_target = 0;
+  ChannelKind default_channel = ChannelKind::dc_sendrecv;
+  std::vector<CostReport> costs;
+  static constexpr std::size_t kMostCosts = 256;
 };
 
 struct MemoryLine {
@@ -167,9 +207,10 @@ struct EndpointReport {
   SharedReceivesReport shared_receives;
   PrivateReceivesReport private_receives;
   ConnectionsReport connections;
-  std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
-  std::optional<ProfileReport> profile;   // reports of older versions have none
-  std::optional<WaitsReport> waits;       // while somebody watches, or of a stuck endpoint
+  std::uint64_t rc_queue_pairs_peak = 0;     // most that existed at one time, idle ones too
+  std::optional<ProfileReport> profile;      // reports of older versions have none
+  std::optional<SelectionReport> selection;  // absent: nothing was selected, or an older version
+  std::optional<WaitsReport> waits;          // while somebody watches, or of a stuck endpoint
 };
 
 // Whether any message was counted, of either direction.

@@ -2,8 +2,11 @@
 #include "sim/formats/recording.h"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <tuple>
 #include <unordered_set>
 
 #include "sim/formats/text_fields.h"
@@ -51,6 +54,8 @@ class RecordingReader {
     }
     if (word == "endpoint") {
       out_.endpoint = fields.number<std::uint64_t>("endpoint", 1, kAny64, 16);
+    } else if (version_ >= 2 && word == "also") {
+      out_.also.push_back(fields.number<std::uint64_t>("endpoint", 1, kAny64, 16));
     } else if (word == "rank") {
       out_.rank = known_number(fields, "rank");
       out_.ranks = known_number(fields, "number of ranks");
@@ -82,10 +87,11 @@ class RecordingReader {
     } else if (word == "end") {
       ended_ = true;
     } else {
-      fields.wrong(word.substr(0, 40),
-                   version_ == 1
-                       ? "expected endpoint, rank, pid, job, p, s, r, m, w, x, c, o or end"
-                       : "expected endpoint, rank, pid, job, p, s, r, u, g, m, w, x, c or end");
+      fields.wrong(
+          word.substr(0, 40),
+          version_ == 1
+              ? "expected endpoint, rank, pid, job, p, s, r, m, w, x, c, o or end"
+              : "expected endpoint, also, rank, pid, job, p, s, r, u, g, m, w, x, c or end");
     }
     fields.at_end();
   }
@@ -145,7 +151,8 @@ class RecordingReader {
 
   void read_match(Fields& fields) {
     const auto request = fields.number<std::uint32_t>("request", 0, kMostRequest);
-    const std::uint32_t peer = known_peer(fields);
+    const bool unknown = version_ >= 2 && fields.take("*");
+    const std::uint32_t peer = unknown ? kUnknownPeer : known_peer(fields);
     const auto bytes = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
     const auto tag = fields.number<std::uint64_t>("tag", 0, kAny64);
     const std::int64_t time = read_time(fields);
@@ -213,6 +220,62 @@ std::string who(const Recording& r) {
   return fmt::format("endpoint {:016x} of process {}", r.endpoint, r.pid);
 }
 
+// Finds the senders of receives from unknown peers: of each destination, what every source sent to
+// it with a tag, in order. Peers are ranks already.
+class SenderSearch {
+ public:
+  explicit SenderSearch(const std::vector<std::vector<TraceEvent>>& programs) {
+    for (std::uint32_t from = 0; from < programs.size(); ++from) {
+      for (const TraceEvent& event : programs[from]) {
+        if (event.kind != TraceEvent::Kind::send) continue;
+        sent_[{event.peer, event.communicator, event.tag}][from].push_back(event.amount);
+      }
+    }
+    for (std::uint32_t to = 0; to < programs.size(); ++to) {
+      for (const TraceEvent& event : programs[to]) {
+        if (event.kind == TraceEvent::Kind::receive && event.peer != kUnknownPeer)
+          take(to, event, event.peer);
+      }
+    }
+  }
+
+  // Gives the events of rank `to` their peers; what has none is left out.
+  void resolve(std::uint32_t to, std::vector<TraceEvent>* events) {
+    std::unordered_set<std::uint32_t> gone;  // requests
+    std::erase_if(*events, [&](TraceEvent& event) {
+      if (event.kind == TraceEvent::Kind::wait) return gone.erase(event.request) > 0;
+      if (event.kind != TraceEvent::Kind::receive || event.peer != kUnknownPeer) return false;
+      const auto found = sent_.find({to, event.communicator, event.tag});
+      if (found != sent_.end()) {
+        for (const auto& [from, sizes] : found->second) {
+          if (!sizes.empty() && sizes.front() == event.amount) event.peer = from;
+          if (event.peer != kUnknownPeer) break;
+        }
+      }
+      if (event.peer == kUnknownPeer) {
+        gone.insert(event.request);
+        return true;
+      }
+      take(to, event, event.peer);
+      return false;
+    });
+  }
+
+ private:
+  // The oldest of the source's messages of that size.
+  void take(std::uint32_t to, const TraceEvent& event, std::uint32_t from) {
+    const auto found = sent_.find({to, event.communicator, event.tag});
+    if (found == sent_.end()) return;
+    const auto source = found->second.find(from);
+    if (source == found->second.end()) return;
+    const auto at = std::ranges::find(source->second, event.amount);
+    if (at != source->second.end()) source->second.erase(at);
+  }
+
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
+  std::map<Key, std::map<std::uint32_t, std::deque<std::uint64_t>>> sent_;
+};
+
 bool carries_messages(const Recording& r) {
   return std::any_of(r.events.begin(), r.events.end(),
                      [](const TraceEvent& e) { return e.is_message() || e.is_one_sided(); });
@@ -279,17 +342,26 @@ Result<Trace> merge_recordings(std::vector<Recording> recordings, const std::str
   }
   std::unordered_map<std::uint64_t, std::uint32_t> rank_of;
   for (const Recording& r : recordings) {
-    if (!rank_of.emplace(r.endpoint, static_cast<std::uint32_t>(r.rank)).second) {
-      return Status{Code::invalid, fmt::format("{} is given twice", who(r))};
+    std::vector<std::uint64_t> names = r.also;
+    names.push_back(r.endpoint);
+    for (const std::uint64_t name : names) {
+      if (!rank_of.emplace(name, static_cast<std::uint32_t>(r.rank)).second) {
+        return Status{Code::invalid, fmt::format("{} is given twice", who(r))};
+      }
     }
   }
   Trace trace;
   trace.name = name;
   trace.source = "recorded by turnout";
   trace.programs.resize(ranks.value());
+  bool unknown = false;
   for (Recording& r : recordings) {
     for (TraceEvent& event : r.events) {
       if (!event.is_message() && !event.is_one_sided()) continue;
+      if (event.peer == kUnknownPeer) {
+        unknown = true;
+        continue;
+      }
       const auto peer = rank_of.find(r.peers[event.peer]);
       if (peer == rank_of.end()) {
         return Status{
@@ -301,6 +373,11 @@ Result<Trace> merge_recordings(std::vector<Recording> recordings, const std::str
       event.peer = peer->second;
     }
     trace.programs[static_cast<std::size_t>(r.rank)] = std::move(r.events);
+  }
+  if (unknown) {
+    SenderSearch senders(trace.programs);
+    for (std::uint32_t rank = 0; rank < trace.programs.size(); ++rank)
+      senders.resolve(rank, &trace.programs[rank]);
   }
   if (Status s = check_trace(trace, limits); !s.ok()) return s;
   return trace;

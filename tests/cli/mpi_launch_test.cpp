@@ -50,6 +50,28 @@ std::string value_of(const Launch& launch, const std::string& name) {
   return found == launch.variables.end() ? "(not set)" : found->second;
 }
 
+TEST(MpiLaunch, RecordsOverWhatTheMpiTakes) {
+  LaunchFacts facts = facts_of(Mpi::open_mpi_4, {"mpirun", "-n", "4", "./ring"});
+  facts.environment["LD_PRELOAD"] = "libother.so";
+  Launch launch = plan_recording(facts, "/lib/librecord.so", "/tmp/r");
+  EXPECT_EQ(value_of(launch, "LD_PRELOAD"), "/lib/librecord.so:libother.so");
+  EXPECT_EQ(value_of(launch, "LIBTURNOUT_RECORD"), "/tmp/r/");
+  EXPECT_EQ(value_of(launch, "OMPI_MCA_pml"), "cm");
+  EXPECT_EQ(value_of(launch, "FI_PROVIDER_PATH"), "(not set)");
+  EXPECT_EQ(launch.command, facts.command);
+  facts.infiniband = true;  // Open MPI takes UCX, or libfabric, by itself
+  EXPECT_EQ(value_of(plan_recording(facts, "l", "f"), "OMPI_MCA_pml"), "(not set)");
+  facts.command = {"mpirun", "--host", "a,b", "./ring"};
+  launch = plan_recording(facts, "l", "f");
+  EXPECT_EQ(launch.command,
+            (std::vector<std::string>{"mpirun", "-x", "LD_PRELOAD", "-x", "LIBTURNOUT_RECORD",
+                                      "--host", "a,b", "./ring"}));
+  facts = facts_of(Mpi::mpich, {"mpiexec", "-n", "4", "./ring"});
+  EXPECT_EQ(value_of(plan_recording(facts, "l", "f"), "MPIR_CVAR_NOLOCAL"), "1");
+  facts.environment["MPIR_CVAR_NOLOCAL"] = "0";
+  EXPECT_EQ(value_of(plan_recording(facts, "l", "f"), "MPIR_CVAR_NOLOCAL"), "(not set)");
+}
+
 TEST(MpiLaunch, SetsWhatEachMpiNeeds) {
   const Launch open_mpi = plan_launch(facts_of(Mpi::open_mpi_4, {"mpirun", "-n", "4", "./ring"}));
   EXPECT_EQ(open_mpi.ranks, 4u);

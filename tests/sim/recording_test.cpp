@@ -31,6 +31,45 @@ const std::string kSecond =
     "p 7 aa\nr 1 * 100 * 0\nm 1 7 8 18446744073709551615\ns 2 7 16 5 0\ns 3 7 8 7 0\nw 3\nw 2\n"
     "end\n";
 
+// Two senders whose tags say who they are, and one more message that nobody sent.
+TEST(Recording, FindsTheSendersThatAReceiverWasNotTold) {
+  const std::string receiver =
+      "turnout-recording 2\nendpoint aa\nalso ab\nrank 0 3\npid 1\n"
+      "r 1 * 0 * 0 1\nr 2 * 0 * 0 2\nr 3 * 0 * 0 3\nm 1 * 8 5 4\nm 2 * 16 6 5\nm 3 * 9 5 6\n"
+      "r 4 * 0 * 0 7\nm 4 * 4 77 8\nend\n";
+  const std::string first =
+      "turnout-recording 2\nendpoint bb\nrank 1 3\npid 2\np 0 aa\n"
+      "s 1 0 9 5 0 1\nw 1 2\nend\n";
+  const std::string second =
+      "turnout-recording 2\nendpoint cc\nrank 2 3\npid 3\np 3 ab\n"
+      "s 1 3 8 5 0 1\ns 2 3 16 6 0 2\nw 1 3\nw 2 4\nend\n";
+  const Result<Trace> merged =
+      merge_recordings({good(receiver), good(first), good(second)}, "name");
+  ASSERT_TRUE(merged.ok()) << merged.status().text();
+  std::vector<std::uint32_t> from, to;
+  for (const TraceEvent& event : merged.value().programs[0]) {
+    if (event.kind == Kind::receive) from.push_back(event.peer);
+  }
+  EXPECT_EQ(from, (std::vector<std::uint32_t>{2, 2, 1}));
+  for (const TraceEvent& event : merged.value().programs[2]) {
+    if (event.kind == Kind::send) to.push_back(event.peer);
+  }
+  EXPECT_EQ(to, (std::vector<std::uint32_t>{0, 0}));
+}
+
+TEST(Recording, ANameIsOneProcesss) {
+  const std::string text =
+      "turnout-recording 2\nendpoint aa\nalso bb\nrank 0 2\npid 1\np 0 bb\n"
+      "s 1 0 9 5 0 1\nw 1 2\nend\n";
+  const std::string other =
+      "turnout-recording 2\nendpoint bb\nrank 1 2\npid 2\np 0 aa\n"
+      "r 1 0 9 5 0 1\nm 1 0 9 5 2\nend\n";
+  const Result<Trace> merged = merge_recordings({good(text), good(other)}, "name");
+  ASSERT_FALSE(merged.ok());
+  EXPECT_NE(merged.status().text().find("is given twice"), std::string::npos);
+  EXPECT_FALSE(read("turnout-recording 1\nendpoint aa\nalso bb\nend\n").ok());
+}
+
 TEST(Recording, Merges) {
   Recording first = good(kFirst);
   EXPECT_EQ(first.one_sided, 3u);

@@ -83,6 +83,15 @@ inline EndpointReport sample_report(int rank, int ranks) {
   profile.calls_measured = 2'000;
   profile.library_time = 500'000'000;
   profile.library_time_error = 10'000'000;
+  SelectionReport& selection = report.selection.emplace();
+  selection.time = 3'000'000'000;
+  selection.window = 1'000'000'000;
+  selection.messages = 5000;
+  selection.threshold = 12.5;
+  selection.ring_entries = 16;
+  selection.bytes_available = 1 << 20;
+  selection.costs = {{"receiver.dc_rdma", 50, 0.25}};
+  if (!report.peers.empty()) report.peers.front().source = {4000, true, 7, 0.25, 0.5, 3, 2, true};
   report.shared_receives = {4, 3, 2, 7, 1};
   report.private_receives = {67, 2, 1, 40};
   report.connections = {31, 20, 4, 25, 2, 19, 1'900'000, 400'000};

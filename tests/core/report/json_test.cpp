@@ -46,6 +46,13 @@ TEST(ReportJson, ReadsBackWhatItWrote) {
   EXPECT_EQ(waits.list[1].tag, 0x8000000000000007u);
   EXPECT_EQ(waits.total(WaitKind::receive), 70u);
   EXPECT_EQ(waits.mpi, "MPICH Version: 5.0.2");
+  ASSERT_TRUE(read.value().selection.has_value());
+  EXPECT_EQ(read.value().selection->threshold, 12.5);
+  ASSERT_EQ(read.value().selection->costs.size(), 1u);
+  EXPECT_EQ(read.value().selection->costs[0].uncertainty, 0.25);
+  ASSERT_TRUE(read.value().peers[0].source.has_value());
+  EXPECT_EQ(read.value().peers[0].source->switched, 0.5);
+  EXPECT_FALSE(read.value().peers[1].source.has_value());
   ASSERT_TRUE(read.value().profile.has_value());
   const ProfileReport& profile = *read.value().profile;
   EXPECT_EQ(profile.counts.sent[2][size_bin(1 << 20)].messages, 1000u);
