@@ -217,7 +217,7 @@ int CommandFile::close_xrcd(Mlx5Command& command) {
 int CommandFile::change_mcast(Mlx5Command& command) {
   static_assert(sizeof(ib_uverbs_attach_mcast) == sizeof(ib_uverbs_detach_mcast));
   const auto asked = command.request<ib_uverbs_attach_mcast>();  // the other says the same
-  const Pair* const pair = qps_.find(asked.qp_handle);
+  const QpObject* const pair = objects_.qps.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
   ibv_gid group;
   std::memcpy(group.raw, asked.gid, sizeof group.raw);
