@@ -17,6 +17,7 @@
 #include <span>
 
 #include "hca/mlx5/command.h"
+#include "hca/mlx5/devx_commands.h"
 #include "hca/mlx5/file_objects.h"
 #include "hca/mlx5/handles.h"
 #include "hca/mlx5/ioctl_commands.h"
@@ -38,8 +39,9 @@ class CommandFile {
   [[nodiscard]] int control(unsigned long request, const void* argument);
   // The next event of the device, as ib_uverbs_async_event_desc: into `to`. 0 or errno.
   [[nodiscard]] int read_event(void* to);
-  // The same of a completion channel, as ib_uverbs_comp_event_desc.
-  [[nodiscard]] int read_completion(Channel& channel, void* to);
+  // The same of a completion channel, as ib_uverbs_comp_event_desc, or of one of DevX. Bytes, or
+  // -errno.
+  [[nodiscard]] ssize_t read_channel(Channel& channel, void* to, std::size_t count);
   // Ends all objects; commands fail from then on.
   void end();
 
@@ -109,6 +111,7 @@ class CommandFile {
   QueueMaker queues_{objects_};
   MemoryCommands memory_commands_{objects_};
   IoctlCommands ioctl_commands_{*this, objects_, events_};
+  DevxCommands devx_commands_{*this, objects_, queues_, events_};
   struct XrcDomain {
     Xrcd* xrcd;
   };

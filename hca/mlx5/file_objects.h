@@ -38,6 +38,7 @@ struct FileObjects {
   std::unique_ptr<Context> context;  // null before GET_CONTEXT
   LiveEngine* engine = nullptr;
   mlx5_ib_alloc_ucontext_resp description{};  // of the context, as GET_CONTEXT answered
+  bool devx = false;                          // the program may speak to the firmware
   Handles<Domain> domains;
   Handles<Region> regions;
   Handles<CqObject> cqs;

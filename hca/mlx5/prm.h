@@ -226,6 +226,7 @@ enum : std::uint32_t {
   kGeneral = 0,
   kOdp = 2,
   kAtomics = 3,
+  kFlowTables = 7,
   kQos = 0xc,
   kDeviceMemory = 0xf,
   kGeneral2 = 0x20
