@@ -47,7 +47,7 @@ SKIPS = [
     (r"All gid indices populated", True, "needs an adapter with a full GID table"),
     (r"Create Mlx5DV QP is not supported", False,
      "interleaved and signature memory keys, DMA copies, raw work requests: not emulated"),
-    (r"DevX|VAR allocation|UAR allocation", False, "VAR: of virtio on a BlueField; on the virtual adapter DevX and UAR, too, not emulated"),
+    (r"DevX|VAR allocation|UAR allocation", False, "VAR, and on the virtual adapter DevX and UAR: commands of mlx5's firmware, not emulated"),
     (r"LAG affinity|schedule elements", False, "mlx5 LAG and scheduling elements: not emulated"),
     (r"CQE compression with stride index", False, "this CQE compression format is not reported as supported"),
     (r"Create Mkey is not supported", False, "memory keys of several regions: not emulated"),
