@@ -117,10 +117,11 @@ bool tell_capabilities(const Context& context, std::uint32_t group, prm::Out out
       tell_paging(context, out);
       return true;
     case cap::kAtomics: {
-      constexpr std::uint32_t kEightBytes = 8;
-      prm::set(out, cap::kAtomicOperations, cap::kSwap | cap::kAdd);
-      prm::set(out, cap::kAtomicSizes, kEightBytes);
-      prm::set(out, cap::kAtomicSizesDc, kEightBytes);
+      constexpr std::uint32_t kFourAndEight = 4 | 8;
+      prm::set(out, cap::kAtomicOperations,
+               cap::kSwap | cap::kAdd | cap::kMaskedSwap | cap::kMaskedAdd);
+      prm::set(out, cap::kAtomicSizes, kFourAndEight);
+      prm::set(out, cap::kAtomicSizesDc, kFourAndEight);
       prm::set(out, cap::kAtomicHostOrder, 1);
       return true;
     }

@@ -325,7 +325,7 @@ TEST_F(Mlx5Devx, Capabilities) {
   const Result atomics = ask(cap::kAtomics);
   ASSERT_EQ(atomics.error, 0);
   EXPECT_EQ(prm::get(prm::behind(prm::In(atomics.out), 16), cap::kAtomicOperations),
-            cap::kSwap | cap::kAdd);
+            cap::kSwap | cap::kAdd | cap::kMaskedSwap | cap::kMaskedAdd);
   const Result paging = ask(cap::kOdp);
   ASSERT_EQ(paging.error, 0);
   EXPECT_NE(prm::get(prm::behind(prm::In(paging.out), 16), field(cap::kOdpDc, 0, 32)), 0U);
