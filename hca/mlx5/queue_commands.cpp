@@ -37,7 +37,9 @@ int CommandFile::make_cq(CqRequest request, std::int32_t channel, const mlx5_ib_
                          std::uint32_t& handle) {
   if (channel >= 0) {
     request.channel = events_.channel_of(*this, channel);
-    if (request.channel == nullptr) return EINVAL;
+    if (request.channel == nullptr || devx_commands_.channel(*request.channel) != nullptr) {
+      return EINVAL;
+    }
   }
   std::unique_ptr<CqObject> made;
   if (const int error = queues_.make(request, mlx5, made); error != 0) return error;

@@ -563,6 +563,16 @@ TEST_F(Mlx5Devx, SendsAndTells) {
     ASSERT_EQ(d.modify(qp.handle, box).error, 0);
   }
   const int channel = d.channel(), full = d.channel(false);
+  // A channel is of verbs or of DevX.
+  ib_uverbs_create_cq of_verbs{};
+  of_verbs.cqe = 15;
+  of_verbs.comp_channel = channel;
+  Pages& queue = d.library.keep(8192);
+  const mlx5_ib_create_cq driver{queue.address(4096), queue.address(), 64, 0, 0, 0, 0, 0, 0};
+  constexpr std::nullptr_t* kNothing = nullptr;
+  EXPECT_EQ(d.library.call(IB_USER_VERBS_CMD_CREATE_CQ, of_verbs, kNothing, &driver, kNothing),
+            EINVAL);
+  EXPECT_EQ(d.subscribe(d.library.create_channel(), cq.handle, {0x00}, 1), EINVAL);
   EXPECT_EQ(d.subscribe(channel, cq.handle, {0x02}, 1), EINVAL);  // of queue pairs
   EXPECT_EQ(d.subscribe(channel, qp.handle, {0x00}, 1), EINVAL);
   EXPECT_EQ(d.subscribe(channel, 77, {0x00}, 1), ENOENT);
