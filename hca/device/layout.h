@@ -373,6 +373,10 @@ struct alignas(64) Mlx5CqRecord {
 };
 static_assert(sizeof(Mlx5CqRecord) == 64);
 
+// ring: used in order. list: of a shared queue, each entry's head says which one is next. headed:
+// of a shared queue with such heads that are used in order nevertheless.
+enum class Mlx5Entries : std::uint32_t { ring, list, headed };
+
 // Receives are fetched from the program's buffer when the ring is empty. Of a queue pair: `buffer`
 // is 0 where it has no receives of its own.
 struct alignas(64) Mlx5ReceiveRecord {
@@ -381,7 +385,7 @@ struct alignas(64) Mlx5ReceiveRecord {
   std::uint32_t entries;     // power of two
   std::uint32_t stride;      // bytes
   std::uint32_t user_index;  // of the queue pair, or of the XRC shared queue
-  std::uint32_t linked;      // 1: a shared queue, whose entries form a list
+  Mlx5Entries entries_are;
   // The next entry << 32 | how many were fetched; and what it becomes, while `fetching`, tail + 1
   // of the ring, is not 0: who dies there leaves it.
   std::uint64_t fetched, becomes;

@@ -191,8 +191,10 @@ int verbs_opcode(unsigned opcode) noexcept {
     case MLX5_OPCODE_RDMA_READ:
       return IBV_WR_RDMA_READ;
     case MLX5_OPCODE_ATOMIC_CS:
+    case MLX5_OPCODE_ATOMIC_MASKED_CS:
       return IBV_WR_ATOMIC_CMP_AND_SWP;
     case MLX5_OPCODE_ATOMIC_FA:
+    case MLX5_OPCODE_ATOMIC_MASKED_FA:
       return IBV_WR_ATOMIC_FETCH_AND_ADD;
     case MLX5_OPCODE_UMR:
       return IBV_WR_BIND_MW;
@@ -270,6 +272,36 @@ bool take_binding(RequestReader& reader, std::uint32_t key, SendWqe& wqe) noexce
   return true;
 }
 
+bool is_masked(std::uint8_t opcode) noexcept {
+  return opcode == MLX5_OPCODE_ATOMIC_MASKED_CS || opcode == MLX5_OPCODE_ATOMIC_MASKED_FA;
+}
+// The length of a masked atomic's word; 0: there is no such modifier.
+std::uint8_t masked_bytes(std::uint32_t modifier) noexcept {
+  constexpr std::uint32_t kFour = 8, kEight = 9;
+  return modifier == kFour ? 4 : modifier == kEight ? 8 : 0;
+}
+
+// Its operands, each as long as the word: what is exchanged, compared, and their masks; or what is
+// added and where the fields end, in at least 16 bytes.
+bool take_masked(RequestReader& reader, bool swaps, SendWqe& wqe) noexcept {
+  std::uint64_t words[4] = {};
+  const std::uint32_t bytes = wqe.masks.bytes;
+  const std::uint32_t count = swaps ? 4 : 2;
+  const std::uint32_t whole = std::max(count * bytes, kMlx5UnitBytes);
+  if (reader.left() < whole) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, reader.here() + std::size_t{i} * bytes, bytes);
+    words[i] = bytes == 4 ? be32toh(static_cast<std::uint32_t>(word)) : be64toh(word);
+  }
+  reader.skip(whole);
+  wqe.swap = words[0];
+  wqe.compare_add = swaps ? words[1] : words[0];
+  wqe.masks.swap = words[2];
+  wqe.masks.compare = swaps ? words[3] : words[1];
+  return true;
+}
+
 bool add_piece(SendWqe& wqe, std::uint64_t address, std::uint32_t length,
                std::uint32_t key) noexcept {
   if (wqe.num_sge == kMaxSge) return false;
@@ -340,6 +372,7 @@ Mlx5Request parse_send(const Mlx5Ring& ring, std::uint16_t position, std::uint32
   wqe.multicast = false;
   wqe.length = 0;
   wqe.rkey = 0;
+  wqe.masks.bytes = is_masked(opcode) ? masked_bytes(operation >> 24) : 0;
   wqe.imm = control.imm;
   if (opcode == MLX5_OPCODE_SEND_INVAL) wqe.imm = be32toh(control.imm);
 
@@ -358,7 +391,8 @@ Mlx5Request parse_send(const Mlx5Ring& ring, std::uint16_t position, std::uint32
     return refuse(Mlx5Fault::length);
   }
   if (wqe.opcode == kNop) return out;
-  if (wqe.opcode == kMalformed || (operation >> 24) != 0) return refuse(Mlx5Fault::opcode);
+  const bool modified = is_masked(opcode) ? wqe.masks.bytes == 0 : (operation >> 24) != 0;
+  if (wqe.opcode == kMalformed || modified) return refuse(Mlx5Fault::opcode);
 
   RequestReader reader(ring, first, units * kMlx5UnitBytes);
   reader.skip(sizeof control);
@@ -386,7 +420,10 @@ Mlx5Request parse_send(const Mlx5Ring& ring, std::uint16_t position, std::uint32
     wqe.remote = be64toh(remote.raddr);
     wqe.rkey = be32toh(remote.rkey);
   }
-  if (is_atomic(wqe.opcode)) {
+  if (is_masked(opcode)) {
+    const bool swaps = opcode == MLX5_OPCODE_ATOMIC_MASKED_CS;
+    if (!take_masked(reader, swaps, wqe)) return refuse(Mlx5Fault::length);
+  } else if (is_atomic(wqe.opcode)) {
     mlx5_wqe_atomic_seg operands;
     if (!reader.take(operands)) return refuse(Mlx5Fault::length);
     const bool swaps = wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;

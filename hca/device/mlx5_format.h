@@ -47,7 +47,7 @@ struct Mlx5Id {
 // Says that the queue goes on in another buffer (mlx5's RESIZE_CQ).
 [[nodiscard]] mlx5_cqe64 resize_entry(std::uint64_t position, std::uint32_t entries) noexcept;
 
-// A receive. `stride` bytes at `entry`; linked: of a shared queue, whose entries form a list.
+// A receive. `stride` bytes at `entry`; linked: of a shared queue, whose entries have heads.
 struct Mlx5Receive {
   std::uint32_t num_sge = 0;
   std::uint16_t next = 0;  // of a list

@@ -209,6 +209,14 @@ struct Srq {
   return *reinterpret_cast<Srq*>(srq);
 }
 
+// Of an mlx5's masked atomics: which bits are compared and which are exchanged; of an addition,
+// where the fields end that it is of.
+struct AtomicMasks {
+  std::uint64_t compare;  // of an addition: the highest bit of each field
+  std::uint64_t swap;
+  std::uint8_t bytes;  // 4 or 8; 0: the atomic operation is not masked
+};
+
 // One work request of a send queue, whichever call built it.
 struct SendWqe {
   std::uint64_t wr_id;
@@ -248,6 +256,7 @@ struct SendWqe {
     ibv_sge sge[kMaxSge];
     std::uint8_t data[kMaxInline];
   };
+  AtomicMasks masks;
 };
 
 // What the program has of a queue pair.

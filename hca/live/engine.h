@@ -27,6 +27,7 @@ class LiveEngine {
   // Fabric::open's and those of the settings.
   static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
   [[nodiscard]] Mlx5Queues& mlx5_queues() noexcept { return mlx5_queues_; }
+  [[nodiscard]] LiveEvents& events() noexcept { return events_; }
   [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
   ~LiveEngine() { stop(); }
   // The engine ends with its last context.

@@ -107,20 +107,70 @@ void LiveEvents::raise_target(std::uint32_t number, ibv_event_type type) noexcep
   }
 }
 
+void LiveEvents::direct(Cq& cq, Channel* channel) noexcept {
+  const SharedGuard guard(fabric, cq.record->lock);
+  CqRecord& record = *cq.record;
+  record.async = record.channel = channel != nullptr ? channel->pipe : PipeRef{};
+  record.has_channel = channel != nullptr ? 1 : 0;
+}
+
+void LiveEvents::direct(Qp& qp, const Channel* channel) noexcept {
+  qp.record->async = channel != nullptr ? channel->pipe : PipeRef{};
+}
+
+void LiveEvents::direct(Srq& srq, const Channel* channel) noexcept {
+  srq.record->async = channel != nullptr ? channel->pipe : PipeRef{};
+}
+
+bool LiveEvents::find(const EventRecord& event, AnyEvent& out) {
+  if (!fits(event)) return false;
+  out = {};
+  out.type = event.type;
+  if (event.object == kPortEvent) return true;
+  const std::lock_guard lock(objects.mutex);
+  const auto look = [&event](const auto& objects) {
+    const auto found = objects.find(event.index);
+    return found != objects.end() ? found->second : nullptr;
+  };
+  if (event.object == kCqEvent) {
+    Cq* const cq = look(objects.cqs);
+    if (cq == nullptr || cq->record->generation != event.generation) return false;
+    ++(event.type == kCompletion ? cq->comp_events_read : cq->async_events_read);
+    out.cq = cq;
+    return true;
+  }
+  if (event.object == kSrqEvent) {
+    Srq* const srq = look(objects.srqs);
+    if (srq == nullptr || srq->record->generation != event.generation) return false;
+    ++srq->events_read;
+    out.srq = srq;
+    return true;
+  }
+  Qp* qp = nullptr;
+  if (event.object == kXrcEvent) {
+    qp = look(objects.targets);
+    if (qp != nullptr && fabric.xrc_handle(event.index).generation != event.generation) {
+      return false;
+    }
+  } else {
+    qp = objects.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
+    if (qp != nullptr && qp->number != event.generation) return false;
+  }
+  if (qp == nullptr) return false;
+  ++qp->events_read;
+  out.qp = qp;
+  return true;
+}
+
 int LiveEvents::take_completion(Channel& channel, ibv_cq** cq, void** cq_context) {
   for (;;) {
     EventRecord event;
+    AnyEvent found;
     if (const int error = read_record(channel.verbs.fd, event); error != 0) return error;
-    const std::lock_guard lock(objects.mutex);
-    const auto found = objects.cqs.find(event.index);
-    if (event.type != kCompletion || !fits(event) || found == objects.cqs.end() ||
-        found->second->record->generation != event.generation) {
-      continue;  // of a CQ destroyed before its event was read
-    }
-    Cq& which = *found->second;
-    ++which.comp_events_read;
-    *cq = reinterpret_cast<ibv_cq*>(&which.verbs);
-    *cq_context = which.verbs.cq_context;
+    // Of a CQ destroyed before its event was read there is none.
+    if (event.type != kCompletion || !find(event, found)) continue;
+    *cq = reinterpret_cast<ibv_cq*>(&found.cq->verbs);
+    *cq_context = found.cq->verbs.cq_context;
     return 0;
   }
 }
@@ -128,46 +178,30 @@ int LiveEvents::take_completion(Channel& channel, ibv_cq** cq, void** cq_context
 int LiveEvents::take(Context& context, ibv_async_event& out) {
   for (;;) {
     EventRecord event;
+    AnyEvent found;
     if (const int error = read_record(context.verbs.context.async_fd, event); error != 0) {
       return error;
     }
-    if (event.type == kCompletion || !fits(event)) continue;
-    const std::lock_guard lock(objects.mutex);
+    if (event.type == kCompletion || !find(event, found)) continue;
     out.event_type = static_cast<ibv_event_type>(event.type);
-    if (event.object == kPortEvent) {
-      out.element.port_num = kPort;
-      return 0;
-    }
-    const auto find = [&event](const auto& objects) {
-      const auto found = objects.find(event.index);
-      return found != objects.end() ? found->second : nullptr;
-    };
-    if (event.object == kCqEvent) {
-      Cq* const cq = find(objects.cqs);
-      if (cq == nullptr || cq->record->generation != event.generation) continue;
-      ++cq->async_events_read;
-      out.element.cq = reinterpret_cast<ibv_cq*>(&cq->verbs);
-      return 0;
-    }
-    if (event.object == kSrqEvent) {
-      Srq* const srq = find(objects.srqs);
-      if (srq == nullptr || srq->record->generation != event.generation) continue;
-      ++srq->events_read;
-      out.element.srq = &srq->verbs;
-      return 0;
-    }
-    Qp* qp = nullptr;
-    if (event.object == kXrcEvent) {
-      qp = find(objects.targets);
-      if (qp != nullptr && fabric.xrc_handle(event.index).generation != event.generation) continue;
+    if (found.cq != nullptr) {
+      out.element.cq = reinterpret_cast<ibv_cq*>(&found.cq->verbs);
+    } else if (found.srq != nullptr) {
+      out.element.srq = &found.srq->verbs;
+    } else if (found.qp != nullptr) {
+      out.element.qp = &found.qp->verbs.qp_base;
     } else {
-      qp = objects.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
-      if (qp != nullptr && qp->number != event.generation) continue;
+      out.element.port_num = kPort;
     }
-    if (qp == nullptr) continue;
-    ++qp->events_read;
-    out.element.qp = &qp->verbs.qp_base;
     return 0;
+  }
+}
+
+int LiveEvents::take_any(Channel& channel, AnyEvent& out) {
+  for (;;) {
+    EventRecord event;
+    if (const int error = read_record(channel.verbs.fd, event); error != 0) return error;
+    if (find(event, out)) return 0;
   }
 }
 

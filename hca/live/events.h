@@ -27,6 +27,14 @@ inline constexpr std::uint32_t kCompletion = 0xffff;
 // A pipe whose write end never blocks, and how peers name that. False and errno.
 [[nodiscard]] bool open_event_pipe(int& read_end, int& write_end, PipeRef& pipe) noexcept;
 
+// An event of any kind, and its object: counted as read.
+struct AnyEvent {
+  std::uint32_t type = 0;  // ibv_event_type; kCompletion
+  Cq* cq = nullptr;
+  Srq* srq = nullptr;
+  Qp* qp = nullptr;  // none of the three: of the port or the device
+};
+
 class LiveEvents : LiveParts {
  public:
   explicit LiveEvents(const LiveParts& parts) : LiveParts(parts) {}
@@ -34,6 +42,12 @@ class LiveEvents : LiveParts {
   // Completion channels (ibv_create_comp_channel(3)): their program's until they are destroyed.
   [[nodiscard]] static Channel* create_channel(Context& context);
   [[nodiscard]] static int destroy_channel(Channel& channel);
+
+  // All events of a queue go to this channel from now on, completions included; null: they are
+  // dropped. The queue must have been created without a channel. Its program's thread.
+  void direct(Cq& cq, Channel* channel) noexcept;
+  static void direct(Qp& qp, const Channel* channel) noexcept;
+  static void direct(Srq& srq, const Channel* channel) noexcept;
 
   // To the process `owner`; dropped when nobody reads.
   void raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept;
@@ -43,6 +57,12 @@ class LiveEvents : LiveParts {
   // 0 or errno. EINTR is the user's, as with rdma-core.
   [[nodiscard]] int take(Context& context, ibv_async_event& event);
   [[nodiscard]] int take_completion(Channel& channel, ibv_cq** cq, void** cq_context);
+  // The next of a channel that queues were directed to.
+  [[nodiscard]] int take_any(Channel& channel, AnyEvent& event);
+
+ private:
+  // Of what a pipe gave. False: its object has gone, or has no such event.
+  [[nodiscard]] bool find(const EventRecord& event, AnyEvent& out);
 };
 
 }  // namespace turnout::hca

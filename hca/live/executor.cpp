@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/executor.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -250,26 +252,35 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
 }
 
 Attempt Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local) noexcept {
-  if (local.length != 8 || local.count != 1) return IBV_WC_LOC_LEN_ERR;
-  if ((wqe.remote & 7) != 0 || (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0) {
+  constexpr std::uint8_t kWhole = 8;
+  AtomicOperation operation{wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add, wqe.swap,
+                            wqe.masks};
+  if (wqe.masks.bytes == 0) {
+    operation.masks = {operation.swap ? ~std::uint64_t{0} : 0, ~std::uint64_t{0}, kWhole};
+  }
+  const std::uint32_t bytes = operation.masks.bytes;
+  if (local.length != bytes || local.count != 1) return IBV_WC_LOC_LEN_ERR;
+  if ((wqe.remote & (bytes - 1)) != 0 || (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0) {
     return remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
   }
   Place place;
-  Access access = memory.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place,
-                              target.number);
+  Access access = memory.find(wqe.rkey, target.pd, wqe.remote, bytes, IBV_ACCESS_REMOTE_ATOMIC,
+                              place, target.number);
   std::uint64_t old = 0;
   if (access == Access::ok && place.direct != nullptr &&
-      (reinterpret_cast<std::uintptr_t>(place.direct) & 7) != 0) {
+      (reinterpret_cast<std::uintptr_t>(place.direct) & (bytes - 1)) != 0) {
     access = Access::failed;  // an iova aligned otherwise than its memory
   }
   if (access == Access::ok) {
-    access = memory.atomic(place, wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add,
-                           wqe.swap, old);
+    access = memory.atomic(place, operation, old);
   }
   access = judge(target, access);
   if (access == Access::unreachable) return Step::no_answer;
   if (access != Access::ok) return remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
-  if (!memory.are_zeros(local.part[0].data)) std::memcpy(local.part[0].data, &old, 8);
+  if (memory.are_zeros(local.part[0].data)) return Step::done;
+  // mlx5 gives a word of four bytes in network order.
+  if (bytes != kWhole) old = htobe32(static_cast<std::uint32_t>(old));
+  std::memcpy(local.part[0].data, &old, bytes);
   return Step::done;
 }
 

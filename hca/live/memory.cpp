@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -444,15 +445,29 @@ Access Memory::read(std::uint8_t* to, const Place& from, std::uint64_t length) n
   return explain(move_bytes(false, from.pid, to, from.remote, length), from.pid);
 }
 
-Access Memory::atomic(const Place& at, bool swap, std::uint64_t add_or_compare, std::uint64_t value,
+namespace {
+
+template <class Word>
+void apply_atomic(std::uint8_t* at, const AtomicOperation& operation, std::uint64_t& old) noexcept {
+  auto* const word = reinterpret_cast<Word*>(at);
+  Word now = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+  while (operation.applies(now) &&
+         !__atomic_compare_exchange_n(word, &now, static_cast<Word>(operation.result(now)), true,
+                                      __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+  }
+  old = now;
+}
+
+}  // namespace
+
+Access Memory::atomic(const Place& at, const AtomicOperation& operation,
                       std::uint64_t& old) noexcept {
+  const std::uint64_t length = operation.masks.bytes;
   const auto direct = [&](std::uint8_t* p) {
-    auto* word = reinterpret_cast<std::uint64_t*>(p);
-    if (swap) {
-      old = add_or_compare;
-      __atomic_compare_exchange_n(word, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    if (length == sizeof(std::uint32_t)) {
+      apply_atomic<std::uint32_t>(p, operation, old);
     } else {
-      old = __atomic_fetch_add(word, add_or_compare, __ATOMIC_SEQ_CST);
+      apply_atomic<std::uint64_t>(p, operation, old);
     }
   };
   if (at.direct != nullptr && at.owner == 0) {
@@ -467,15 +482,16 @@ Access Memory::atomic(const Place& at, bool swap, std::uint64_t add_or_compare, 
     direct(at.direct);
     return Access::ok;
   }
-  std::uint64_t now = 0;
+  std::uint64_t now = 0;  // a shorter word is its low bytes
+  static_assert(std::endian::native == std::endian::little);
   auto* bytes = reinterpret_cast<std::uint8_t*>(&now);
-  if (const int error = move_bytes(false, at.pid, bytes, at.remote, 8); error != 0) {
+  if (const int error = move_bytes(false, at.pid, bytes, at.remote, length); error != 0) {
     return explain(error, at.pid);
   }
   old = now;
-  if (swap && now != add_or_compare) return Access::ok;
-  now = swap ? value : now + add_or_compare;
-  return explain(move_bytes(true, at.pid, bytes, at.remote, 8), at.pid);
+  if (!operation.applies(now)) return Access::ok;
+  now = operation.result(now);
+  return explain(move_bytes(true, at.pid, bytes, at.remote, length), at.pid);
 }
 
 }  // namespace turnout::hca

@@ -26,6 +26,24 @@ namespace turnout::hca {
 // Results of an access, in the order of their severity.
 enum class Access : std::uint8_t { ok, bad_key, bad_pd, bad_bounds, denied, unreachable, failed };
 
+// An atomic operation on a word of 4 or 8 bytes.
+struct AtomicOperation {
+  bool swap;                     // else it adds
+  std::uint64_t add_or_compare;  // the other bits of a shorter word are zero
+  std::uint64_t value;           // that it becomes, if it compares equal
+  AtomicMasks masks;             // `bytes` is the word's
+
+  [[nodiscard]] bool applies(std::uint64_t old) const noexcept {
+    return !swap || ((old ^ add_or_compare) & masks.compare) == 0;
+  }
+  [[nodiscard]] std::uint64_t result(std::uint64_t old) const noexcept {
+    if (swap) return (old & ~masks.swap) | (value & masks.swap);
+    // No field carries into the next one: its highest bit is added without.
+    const std::uint64_t ends = masks.compare;
+    return ((old & ~ends) + (add_or_compare & ~ends)) ^ ((old ^ add_or_compare) & ends);
+  }
+};
+
 // Where a checked range of a region is.
 struct Place {
   std::uint8_t* direct = nullptr;  // null: use the owner's pid and address
@@ -95,9 +113,9 @@ class Memory {
   [[nodiscard]] Access write(const Place& to, const std::uint8_t* from,
                              std::uint64_t length) noexcept;
   [[nodiscard]] Access read(std::uint8_t* to, const Place& from, std::uint64_t length) noexcept;
-  // 64-bit atomics on an aligned address; `old` gets the former value.
-  [[nodiscard]] Access atomic(const Place& at, bool swap, std::uint64_t add_or_compare,
-                              std::uint64_t value, std::uint64_t& old) noexcept;
+  // On an aligned address; `old` gets the former value.
+  [[nodiscard]] Access atomic(const Place& at, const AtomicOperation& operation,
+                              std::uint64_t& old) noexcept;
 
   // Drops mappings of regions that are gone and that no hazard names.
   void sweep() noexcept;

@@ -24,7 +24,7 @@ void begin(ReceiveQueue& queue, Mlx5ReceiveRecord& record,
   record.entries = where.entries;
   record.stride = where.stride;
   record.user_index = where.user_index;
-  record.linked = where.linked;
+  record.entries_are = where.entries_are;
   record.fetched = record.becomes = 0;
   record.fetching = 0;
   queue.mlx5 = where.buffer != 0 ? 1 : 0;
@@ -214,6 +214,7 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
   auto left =
       static_cast<std::uint16_t>(be32toh(posted) - static_cast<std::uint32_t>(record.fetched));
   if (left > record.entries) return false;
+  const bool is_list = record.entries_are == Mlx5Entries::list;
   // A few at a time: the rest of a long queue stays where its program has it.
   constexpr std::uint32_t kBatch = 16;
   alignas(8) std::array<std::byte, kBatch * kMaxStride> bytes;
@@ -236,15 +237,15 @@ bool Mlx5Queues::fetch(ReceiveQueue& queue, Mlx5ReceiveRecord& record, Token own
     // Where an entry leads is settled when it is posted: its program keeps an entry to link to.
     // Later it may be in another place of the list.
     const std::uint32_t entry =
-        (record.linked != 0 ? static_cast<std::uint32_t>(record.fetched >> 32) : fetched) &
+        (is_list ? static_cast<std::uint32_t>(record.fetched >> 32) : fetched) &
         (record.entries - 1);
     const auto found = entry_at(entry);
     if (found.empty()) return false;
-    const Mlx5Receive receive = parse_receive(found, record.linked != 0);
+    const Mlx5Receive receive = parse_receive(found, record.entries_are != Mlx5Entries::ring);
     ReceiveWqe* wqe = ring.entry(queue.tail);
     const std::uint32_t sges = std::min(receive.num_sge, ring.max_sge);
-    wqe->wr_id = pack(
-        {static_cast<std::uint16_t>(record.linked != 0 ? entry : fetched), 0, record.user_index});
+    wqe->wr_id =
+        pack({static_cast<std::uint16_t>(is_list ? entry : fetched), 0, record.user_index});
     wqe->num_sge = sges;
     std::copy_n(receive.sge, sges, reinterpret_cast<ReceiveSge*>(wqe + 1));
     // repair() relies on the order of these.

@@ -143,6 +143,8 @@ int CommandFile::control(unsigned long request, const void* argument) {
     error = command.check(own->attributes);
     if (error == 0) error = (this->*own->run)(command);
     if (error == 0) error = command.answer_error();
+  } else if (const auto devx = devx_commands_.run(command)) {
+    error = *devx;
   } else {
     error = ioctl_commands_.run(command);
   }
@@ -178,7 +180,7 @@ int CommandFile::read_event(void* to) {
   ib_uverbs_async_event_desc out{};
   out.event_type = static_cast<std::uint32_t>(event.event_type);
   const auto tell = [&out](void* context, auto& object, std::uint32_t& completed) {
-    auto& told = *static_cast<Told*>(context);
+    auto& told = *static_cast<QueueTold*>(context);
     out.element = told.user_handle;
     ++told.events;
     acknowledge(object, completed);
@@ -202,32 +204,41 @@ int CommandFile::read_event(void* to) {
   return 0;
 }
 
-int CommandFile::read_completion(Channel& channel, void* to) {
-  if (!is_open()) return EIO;
+ssize_t CommandFile::read_channel(Channel& channel, void* to, std::size_t count) {
+  const DevxCommands::EventChannel* devx = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (objects_.context == nullptr) return -EIO;
+    devx = devx_commands_.channel(channel);
+  }
+  if (devx != nullptr) return DevxCommands::read(objects_.engine->events(), *devx, to, count);
+  if (count < sizeof(ib_uverbs_comp_event_desc)) return -EINVAL;
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   if (const int error = objects_.context->data_path->get_cq_event(channel, &cq, &context);
       error != 0) {
-    return error;
+    return -error;
   }
-  auto& told = *static_cast<Told*>(context);
+  auto& told = *static_cast<QueueTold*>(context);
   const ib_uverbs_comp_event_desc out{told.user_handle};
   ++told.completions;
   acknowledge(*cq, cq->comp_events_completed);
   std::memcpy(to, &out, sizeof out);
-  return 0;
+  return sizeof out;
 }
 
 void CommandFile::end() {
   const std::lock_guard lock(mutex_);
   if (objects_.context == nullptr) return;
+  const QueueMaker::Made& made = queues_.made();
   TURNOUT_LOG(hca, info,
               "mlx5 context closed: {} queue pairs, {} shared receive queues, {} completion queues "
               "made, {} bytes of entries",
-              made_.queue_pairs, made_.shared_queues, made_.completion_queues, made_.bytes);
-  qps_.clear([this](Pair& pair) { (void)end(pair); });
-  srqs_.clear([this](Shared& shared) { (void)verbs().destroy_srq(*shared.srq); });
-  cqs_.clear([this](Queue& queue) { (void)end(queue); });
+              made.queue_pairs, made.shared_queues, made.completion_queues, made.bytes);
+  devx_commands_.end();
+  objects_.qps.clear([this](QpObject& pair) { (void)queues_.end(pair); });
+  objects_.srqs.clear([this](SrqObject& shared) { (void)queues_.end(shared); });
+  objects_.cqs.clear([this](CqObject& queue) { (void)queues_.end(queue); });
   for (Channel* const channel : channels_) (void)verbs().destroy_channel(*channel);
   ioctl_commands_.end();
   memory_commands_.end();

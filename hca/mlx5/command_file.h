@@ -17,12 +17,12 @@
 #include <span>
 
 #include "hca/mlx5/command.h"
-#include "hca/mlx5/doorbells.h"
+#include "hca/mlx5/devx_commands.h"
 #include "hca/mlx5/file_objects.h"
 #include "hca/mlx5/handles.h"
 #include "hca/mlx5/ioctl_commands.h"
 #include "hca/mlx5/memory_commands.h"
-#include "hca/mlx5/send_queue.h"
+#include "hca/mlx5/queue_maker.h"
 
 namespace turnout::hca {
 
@@ -39,32 +39,13 @@ class CommandFile {
   [[nodiscard]] int control(unsigned long request, const void* argument);
   // The next event of the device, as ib_uverbs_async_event_desc: into `to`. 0 or errno.
   [[nodiscard]] int read_event(void* to);
-  // The same of a completion channel, as ib_uverbs_comp_event_desc.
-  [[nodiscard]] int read_completion(Channel& channel, void* to);
+  // The same of a completion channel, as ib_uverbs_comp_event_desc, or of one of DevX. Bytes, or
+  // -errno.
+  [[nodiscard]] ssize_t read_channel(Channel& channel, void* to, std::size_t count);
   // Ends all objects; commands fail from then on.
   void end();
 
  private:
-  // What its program calls an object, and how many of its events it has read. The context pointer
-  // of the engine's object. Once the object has ended no event is counted any more.
-  struct Told {
-    explicit Told(std::uint64_t handle) noexcept : user_handle(handle) {}
-    std::uint64_t user_handle;
-    std::atomic<std::uint32_t> completions{0}, events{0};
-  };
-  struct Queue {
-    Told told;
-    Cq* cq = nullptr;
-    Mlx5Cq doorbell;
-  };
-  struct Pair {
-    Told told;
-    Qp* qp;
-    std::optional<Mlx5SendQueue> queue;
-    struct {
-      std::uint32_t entries = 0, max_sge = 0;
-    } receives;  // as they lie in the program's memory
-  };
   using Run = int (CommandFile::*)(Mlx5Command&);
   struct Entry {
     std::uint32_t number;
@@ -79,9 +60,9 @@ class CommandFile {
     int (CommandFile::*run)(IoctlCommand&);
   };
   static const IoctlEntry kIoctlCommands[];
-  // What both forms of a command say.
-  struct CqRequest;
-  struct SrqRequest;
+  struct XrcParts {
+    std::uint32_t domain, cq;  // handles
+  };
 
   int get_context(Mlx5Command& command);
   int query_device(Mlx5Command& command);
@@ -94,14 +75,18 @@ class CommandFile {
   int create_cq(Mlx5Command& command);
   int create_cq_extended(Mlx5Command& command);
   int create_cq(IoctlCommand& command);
-  int make_cq(const CqRequest& request, const mlx5_ib_create_cq& mlx5, std::uint32_t& handle);
+  // channel: a descriptor, or -1.
+  int make_cq(CqRequest request, std::int32_t channel, const mlx5_ib_create_cq& mlx5,
+              std::uint32_t& handle);
   int resize_cq(Mlx5Command& command);
   int modify_cq(Mlx5Command& command);
   int destroy_cq(Mlx5Command& command);
   int create_srq(Mlx5Command& command);
   int create_xsrq(Mlx5Command& command);
   int create_srq(IoctlCommand& command);
-  int make_srq(const SrqRequest& request, const mlx5_ib_create_srq& mlx5,
+  // xrc: null for a basic one.
+  int make_srq(const ibv_srq_attr& limits, std::uint64_t user_handle, std::uint32_t pd,
+               const XrcParts* xrc, const mlx5_ib_create_srq& mlx5,
                ib_uverbs_create_srq_resp& answer);
   int modify_srq(Mlx5Command& command);
   int query_srq(Mlx5Command& command);
@@ -116,8 +101,6 @@ class CommandFile {
   int query_qp(Mlx5Command& command);
   int destroy_qp(Mlx5Command& command);
 
-  int end(Queue& queue);
-  int end(Pair& pair);
   // There is a context; false: none yet, or none any more.
   [[nodiscard]] bool is_open();
   [[nodiscard]] ObjectVerbs& verbs() noexcept { return objects_.verbs(); }
@@ -125,25 +108,15 @@ class CommandFile {
   EventFiles& events_;
   std::mutex mutex_;
   FileObjects objects_;
+  QueueMaker queues_{objects_};
   MemoryCommands memory_commands_{objects_};
   IoctlCommands ioctl_commands_{*this, objects_, events_};
+  DevxCommands devx_commands_{*this, objects_, queues_, events_};
   struct XrcDomain {
     Xrcd* xrcd;
   };
-  struct Shared {
-    Told told;
-    Srq* srq = nullptr;
-  };
   Handles<XrcDomain> xrc_domains_;
-  Handles<Queue> cqs_;
-  Handles<Shared> srqs_;
-  Handles<Pair> qps_;
   std::vector<Channel*> channels_;
-  // What was made since the context was opened; told in the log when it ends.
-  struct {
-    std::uint32_t queue_pairs = 0, shared_queues = 0, completion_queues = 0;
-    std::uint64_t bytes = 0;  // of the program's memory, for their entries
-  } made_;
 };
 
 }  // namespace turnout::hca

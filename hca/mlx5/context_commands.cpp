@@ -78,9 +78,8 @@ ib_uverbs_query_device_resp answer_of(const ibv_device_attr& a) noexcept {
 int CommandFile::get_context(Mlx5Command& command) {
   (void)command.request<ib_uverbs_get_context>();
   const auto asked = command.driver_request<mlx5_ib_alloc_ucontext_req_v2>();
-  // Commands of the firmware's own (DEVX) are not there; libmlx5 then asks without them.
-  if ((asked.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0) return EOPNOTSUPP;
-  if (asked.flags != 0 || asked.total_num_bfregs == 0) return EINVAL;
+  constexpr std::uint32_t kKnownFlags = MLX5_IB_ALLOC_UCTX_DEVX;
+  if ((asked.flags & ~kKnownFlags) != 0 || asked.total_num_bfregs == 0) return EINVAL;
   constexpr std::uint32_t kRegistersOfPage = 2;  // mlx5: of blue flame, four a page with two used
   constexpr std::uint32_t kMaxRegisters = 1024;
   if (asked.total_num_bfregs > kMaxRegisters) return ENOMEM;
@@ -98,6 +97,7 @@ int CommandFile::get_context(Mlx5Command& command) {
     return status.sys_errno() != 0 ? status.sys_errno() : ENODEV;
   }
   objects_.engine = opened.value();
+  objects_.devx = (asked.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0;
   objects_.context = std::move(context);
   ib_uverbs_get_context_resp answer{};
   const int fd = events_.add(*this, nullptr, c.async_fd);
@@ -171,6 +171,8 @@ int CommandFile::query_device_extended(Mlx5Command& command) {
   driver.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH |
                                           MLX5_IB_CQE_RES_FORMAT_CSUM |
                                           MLX5_IB_CQE_RES_FORMAT_CSUM_STRIDX;
+  driver.dci_streams_caps.max_log_num_concurent = kMaxLogStreams;
+  driver.dci_streams_caps.max_log_num_errored = kMaxLogStreams;
   return command.answer(out, driver);
 }
 
@@ -217,7 +219,7 @@ int CommandFile::close_xrcd(Mlx5Command& command) {
 int CommandFile::change_mcast(Mlx5Command& command) {
   static_assert(sizeof(ib_uverbs_attach_mcast) == sizeof(ib_uverbs_detach_mcast));
   const auto asked = command.request<ib_uverbs_attach_mcast>();  // the other says the same
-  const Pair* const pair = qps_.find(asked.qp_handle);
+  const QpObject* const pair = objects_.qps.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
   ibv_gid group;
   std::memcpy(group.raw, asked.gid, sizeof group.raw);

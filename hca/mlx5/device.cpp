@@ -155,9 +155,8 @@ ssize_t read_file(int fd, void* bytes, std::size_t count) {
     const int error = file.commands->read_event(bytes);
     return error == 0 ? static_cast<ssize_t>(sizeof(ib_uverbs_async_event_desc)) : failure(error);
   }
-  if (count < sizeof(ib_uverbs_comp_event_desc)) return failure(EINVAL);
-  const int error = file.commands->read_completion(*file.channel, bytes);
-  return error == 0 ? static_cast<ssize_t>(sizeof(ib_uverbs_comp_event_desc)) : failure(error);
+  const ssize_t read = file.commands->read_channel(*file.channel, bytes, count);
+  return read >= 0 ? read : failure(static_cast<int>(-read));
 }
 
 int control(int fd, unsigned long request, void* argument) {

@@ -8,6 +8,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <cstdio>
 #include <cstring>
 
@@ -81,6 +85,46 @@ Mapping find_mapping(std::uint64_t page, std::uint64_t device, std::uint64_t ino
 constexpr int kRegisters[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP,
                               REG_RSI, REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11,
                               REG_R12, REG_R13, REG_R14, REG_R15};
+#endif
+
+#if defined(__x86_64__)
+// Where the XSAVE area has registers 16 to 31; 0: nowhere.
+const std::uint32_t high_registers_at = [] {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kSaved = 0xd, kHigh = 7;
+  return __get_cpuid_count(kSaved, kHigh, &a, &b, &c, &d) != 0 ? b : 0U;
+}();
+
+// Bytes 4 to 7 of a vector register, as the kernel kept it for the signal (the XSAVE area: Intel
+// SDM vol. 1, 13.4). False: it is not there.
+bool second_word(const ucontext_t& context, int number, std::uint32_t& word) noexcept {
+  const _libc_fpstate* const kept = context.uc_mcontext.fpregs;
+  constexpr int kLegacy = 16;
+  if (kept == nullptr) return false;
+  if (number < kLegacy) {
+    word = kept->_xmm[number].element[1];
+    return true;
+  }
+  constexpr std::size_t kSoftware = 464, kHeader = 512, kRegisterBytes = 64;
+  constexpr std::uint64_t kHighRegisters = 1U << 7;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(kept);
+  struct {
+    std::uint32_t magic, extended;
+    std::uint64_t features;
+    std::uint32_t size;
+  } software;
+  constexpr std::uint32_t kMagic = 0x46505853;  // FP_XSTATE_MAGIC1
+  std::memcpy(&software, bytes + kSoftware, sizeof software);
+  const std::size_t at =
+      high_registers_at + static_cast<std::size_t>(number - kLegacy) * kRegisterBytes;
+  std::uint64_t present = 0;
+  if (software.magic != kMagic || high_registers_at == 0 || at + kRegisterBytes > software.size)
+    return false;
+  std::memcpy(&present, bytes + kHeader, sizeof present);
+  if ((present & kHighRegisters) == 0) return false;
+  std::memcpy(&word, bytes + at + sizeof word, sizeof word);
+  return true;
+}
 #endif
 
 // Does what a load of the clock's register does: nanoseconds of CLOCK_MONOTONIC, as completions
@@ -223,6 +267,11 @@ bool Doorbells::store(const siginfo_t& info, void* ucontext) noexcept {
         static_cast<std::uint64_t>(registers.gregs[kRegisters[instruction->general_register]]);
     second = be32toh(static_cast<std::uint32_t>(value >> 32));
     known = true;
+  } else if (instruction->vector_register >= 0) {
+    // Blue flame: what is stored is the work queue entry.
+    known = second_word(*static_cast<const ucontext_t*>(ucontext), instruction->vector_register,
+                        second);
+    second = be32toh(second);
   }
 #endif
   counter += instruction->length;

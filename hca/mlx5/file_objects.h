@@ -13,6 +13,7 @@
 #include "base/file_descriptor.h"
 #include "hca/live/engine.h"
 #include "hca/mlx5/handles.h"
+#include "hca/mlx5/queue_objects.h"
 
 namespace turnout::hca {
 
@@ -37,8 +38,12 @@ struct FileObjects {
   std::unique_ptr<Context> context;  // null before GET_CONTEXT
   LiveEngine* engine = nullptr;
   mlx5_ib_alloc_ucontext_resp description{};  // of the context, as GET_CONTEXT answered
+  bool devx = false;                          // the program may speak to the firmware
   Handles<Domain> domains;
   Handles<Region> regions;
+  Handles<CqObject> cqs;
+  Handles<SrqObject> srqs;
+  Handles<QpObject> qps;
 
   [[nodiscard]] ObjectVerbs& verbs() const noexcept { return *context->objects; }
   [[nodiscard]] std::uint32_t add(Mr* mr, std::shared_ptr<Descriptor> memory = nullptr) {

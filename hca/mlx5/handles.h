@@ -29,9 +29,27 @@ class Handles {
   [[nodiscard]] T* find(std::uint32_t handle) const noexcept {
     return handle < objects_.size() ? objects_[handle].get() : nullptr;
   }
+  // The first for which matches(object); null: there is none.
+  template <class Matches>
+  [[nodiscard]] T* find_if(const Matches& matches) const {
+    for (const std::unique_ptr<T>& object : objects_) {
+      if (object != nullptr && matches(*object)) return object.get();
+    }
+    return nullptr;
+  }
   void remove(std::uint32_t handle) noexcept {
     objects_[handle].reset();
     if (handle < first_free_) first_free_ = handle;
+  }
+  // As clear(), but those for which first(object) before the others.
+  template <class First, class End>
+  void clear_in_order(const First& first, const End& end) {
+    for (std::unique_ptr<T>& object : objects_) {
+      if (object == nullptr || !first(*object)) continue;
+      end(*object);
+      object.reset();
+    }
+    clear(end);
   }
   // end(object) for each, the latest first; then there are none.
   template <class End>

@@ -58,6 +58,9 @@ int IoctlCommand::check(std::span<const Attribute> known) const noexcept {
         // A longer one says what nobody here understands.
         if (attribute.len != found->bytes) return attribute.len > kInline ? EOPNOTSUPP : EINVAL;
         break;
+      case Kind::flags:
+        if (attribute.len != kInline / 2 && attribute.len != kInline) return EINVAL;
+        break;
       case Kind::list:
         if (attribute.len == 0 || attribute.len % found->bytes != 0) return EINVAL;
         break;

@@ -23,7 +23,8 @@ namespace turnout::hca {
 class IoctlCommand {
  public:
   // What a method takes. Values are at least `bytes` long, lists of values a multiple of it.
-  enum class Kind : std::uint8_t { handle, new_handle, value, list, answer };
+  // Flags are a value of 4 or 8 bytes, read as 8.
+  enum class Kind : std::uint8_t { handle, new_handle, value, flags, list, answer };
   struct Attribute {
     std::uint16_t id;
     Kind kind;
@@ -66,6 +67,11 @@ class IoctlCommand {
   template <class T>
   void answer(std::uint16_t id, const T& answer) noexcept {
     put(id, &answer, sizeof answer);
+  }
+  // Bytes that there is room for in an answer, and an answer of any length.
+  [[nodiscard]] std::size_t answer_bytes(std::uint16_t id) const noexcept { return list_bytes(id); }
+  void answer(std::uint16_t id, std::span<const std::byte> bytes) noexcept {
+    put(id, bytes.data(), bytes.size());
   }
   // Of a new object, or a descriptor.
   void answer_handle(std::uint16_t id, std::uint32_t handle) noexcept;

@@ -310,8 +310,8 @@ int IoctlCommands::alloc_doorbells(IoctlCommand& command) {
   const std::uint32_t handle =
       doorbells_.add(std::unique_ptr<DoorbellPage>(new DoorbellPage{page}));
   constexpr std::uint32_t kLength = 4096;
-  // Behind those of the context.
-  const std::uint32_t id = objects_.description.tot_bfregs + page;
+  // Behind those of the context, and never 0, which programs take for none.
+  const std::uint32_t id = objects_.description.tot_bfregs + page + 1U;
   command.answer_handle(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, handle);
   command.answer(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, MappedPages::doorbells_offset(page));
   command.answer(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, kLength);

@@ -86,6 +86,10 @@ void MappedPages::remove_doorbells(std::uint16_t page) noexcept {
   doorbells_[page / 64].fetch_and(~(std::uint64_t{1} << page % 64));
 }
 
+bool MappedPages::has_doorbells(std::uint32_t page) const noexcept {
+  return page / 64 < std::size(doorbells_) && (doorbells_[page / 64].load() >> page % 64 & 1) != 0;
+}
+
 std::uint64_t MappedPages::doorbells_offset(std::uint16_t page) noexcept {
   const std::uint64_t number = page;
   return (kDoorbellPages << 8 | (number & 0xff) | number >> 8 << 16) * kMappedPage;

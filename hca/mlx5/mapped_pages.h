@@ -32,6 +32,7 @@ class MappedPages {
   // A page of doorbells: its number, and where it is in the command file. -1: too many.
   [[nodiscard]] int add_doorbells() noexcept;
   void remove_doorbells(std::uint16_t page) noexcept;
+  [[nodiscard]] bool has_doorbells(std::uint32_t page) const noexcept;
   [[nodiscard]] static std::uint64_t doorbells_offset(std::uint16_t page) noexcept;
   // Makes the page of the clock. False and errno.
   [[nodiscard]] bool make_clock() noexcept;

@@ -51,118 +51,29 @@ ib_uverbs_qp_dest answer_of(const ibv_ah_attr& from) noexcept {
 
 int CommandFile::make_qp(const ib_uverbs_ex_create_qp& asked, const mlx5_ib_create_qp& mlx5,
                          std::uint32_t& handle) {
-  constexpr std::uint32_t kKnownFlags = MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE |
-                                        MLX5_QP_FLAG_TYPE_DCT | MLX5_QP_FLAG_TYPE_DCI |
-                                        MLX5_QP_FLAG_BFREG_INDEX | MLX5_QP_FLAG_UAR_PAGE_INDEX |
-                                        MLX5_QP_FLAG_DCI_STREAM;
-  if ((mlx5.flags & ~kKnownFlags) != 0 || asked.comp_mask != 0) return EOPNOTSUPP;
-  if ((asked.create_flags & ~std::uint32_t{IBV_QP_CREATE_BLOCK_SELF_MCAST_LB}) != 0) {
-    return EOPNOTSUPP;
-  }
-  ibv_qp_init_attr_ex attr{};
-  auto pair = std::unique_ptr<Pair>(new Pair{Told(asked.user_handle), nullptr, {}, {}});
-  attr.qp_context = &pair->told;
-  attr.qp_type = static_cast<ibv_qp_type>(asked.qp_type);
-  mlx5dv_qp_init_attr dc{};
-  const mlx5dv_qp_init_attr* driver = nullptr;
-  if (attr.qp_type == IBV_QPT_DRIVER) {
-    const bool target = (mlx5.flags & MLX5_QP_FLAG_TYPE_DCT) != 0;
-    if (!target && (mlx5.flags & MLX5_QP_FLAG_TYPE_DCI) == 0) return EOPNOTSUPP;
-    dc.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
-    dc.dc_init_attr.dc_type = target ? MLX5DV_DCTYPE_DCT : MLX5DV_DCTYPE_DCI;
-    if (target) dc.dc_init_attr.dct_access_key = mlx5.access_key;
-    if ((mlx5.flags & MLX5_QP_FLAG_DCI_STREAM) != 0) {
-      if (mlx5.dci_streams.log_num_concurent > kMaxLogStreams ||
-          mlx5.dci_streams.log_num_errored > kMaxLogStreams) {
-        return EINVAL;
-      }
-      dc.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
-      dc.dc_init_attr.dci_streams.log_num_concurent = mlx5.dci_streams.log_num_concurent;
-      dc.dc_init_attr.dci_streams.log_num_errored = mlx5.dci_streams.log_num_errored;
-    }
-    driver = &dc;
-  }
-  const bool xrc_target = attr.qp_type == IBV_QPT_XRC_RECV;
-  if (xrc_target) {
+  QpRequest request;
+  request.asked = asked;
+  if (asked.qp_type == IBV_QPT_XRC_RECV) {
     const XrcDomain* const domain = xrc_domains_.find(asked.pd_handle);
     if (domain == nullptr) return EINVAL;
-    attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
-    attr.xrcd = &domain->xrcd->verbs;
+    request.xrcd = domain->xrcd;
   } else {
     const FileObjects::Domain* const domain = objects_.domains.find(asked.pd_handle);
     if (domain == nullptr) return EINVAL;
-    attr.comp_mask = IBV_QP_INIT_ATTR_PD;
-    attr.pd = &domain->pd->verbs;
-    const Queue* const send = cqs_.find(asked.send_cq_handle);
-    const Queue* const receive = cqs_.find(asked.recv_cq_handle);
-    const bool is_target = driver != nullptr && dc.dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT;
-    if (send != nullptr && !is_target) attr.send_cq = ibv_cq_ex_to_cq(&send->cq->verbs);
-    if (receive != nullptr) attr.recv_cq = ibv_cq_ex_to_cq(&receive->cq->verbs);
+    request.pd = domain->pd;
+    const CqObject* const send = objects_.cqs.find(asked.send_cq_handle);
+    const CqObject* const receive = objects_.cqs.find(asked.recv_cq_handle);
+    if (send != nullptr) request.send = send->cq;
+    if (receive != nullptr) request.receive = receive->cq;
     if (asked.is_srq != 0) {
-      const Shared* const shared = srqs_.find(asked.srq_handle);
+      const SrqObject* const shared = objects_.srqs.find(asked.srq_handle);
       if (shared == nullptr) return EINVAL;
-      attr.srq = &shared->srq->verbs;
+      request.srq = shared->srq;
     }
   }
-  const QpKind kind = kind_of(attr, driver);
-  if (kind == QpKind::none) return EOPNOTSUPP;
-  const bool sends = kind != QpKind::dct && kind != QpKind::xrc_tgt;
-  const bool receives = has_own_receives(kind, attr) && mlx5.rq_wqe_count != 0;
-  constexpr std::uint32_t kMaxShift = 9;
-  const std::uint32_t shift = mlx5.rq_wqe_shift;
-  std::uint64_t receive_bytes = 0;
-  if (asked.max_send_sge > kMaxSge || asked.max_recv_sge > kMaxSge) return EINVAL;
-  if (receives) {
-    if (!std::has_single_bit(mlx5.rq_wqe_count) || mlx5.rq_wqe_count > kMaxQpWr || shift < 4 ||
-        shift > kMaxShift) {
-      return EINVAL;
-    }
-    receive_bytes = std::uint64_t{mlx5.rq_wqe_count} << shift;
-  }
-  if (sends && (!std::has_single_bit(mlx5.sq_wqe_count) || mlx5.sq_wqe_count > kMaxQpWr)) {
-    // An initiator that only receives has none.
-    if (mlx5.sq_wqe_count != 0) return EINVAL;
-  }
-  const std::uint64_t send_bytes = sends ? std::uint64_t{mlx5.sq_wqe_count} * kMlx5BlockBytes : 0;
-  if (receive_bytes + send_bytes != 0) {
-    if ((mlx5.buf_addr & 63) != 0 || (mlx5.db_addr & 7) != 0) return EINVAL;
-    if (!is_writable(mlx5.buf_addr, receive_bytes + send_bytes) || !is_writable(mlx5.db_addr, 8)) {
-      return EFAULT;
-    }
-  }
-  // The ring only holds what was fetched ahead.
-  constexpr std::uint32_t kAhead = 64;
-  attr.cap.max_send_wr = std::max(1U, mlx5.sq_wqe_count);
-  attr.cap.max_send_sge = kMaxSge;
-  attr.cap.max_inline_data = kMaxInline;
-  if (receives) {
-    attr.cap.max_recv_wr = std::min(mlx5.rq_wqe_count, kAhead);
-    attr.cap.max_recv_sge = std::min(kMaxSge, (1U << shift) / kMlx5UnitBytes);
-  }
-  Qp* const qp = verbs().create_qp(*objects_.context, attr, driver);
-  if (qp == nullptr) return errno;
-  qp->hears_itself = asked.create_flags == 0;
-  Mlx5ReceiveRecord where{};
-  where.buffer = receives ? mlx5.buf_addr : 0;
-  where.doorbell = mlx5.db_addr;
-  where.entries = mlx5.rq_wqe_count;
-  where.stride = receives ? 1U << shift : 0;
-  where.user_index = mlx5.uidx & 0xff'ffff;
-  objects_.engine->mlx5_queues().attach(*qp, where);
-  Mlx5SendQueue::Place place;
-  if (send_bytes != 0) {
-    place = {mlx5.buf_addr + receive_bytes, mlx5.sq_wqe_count, mlx5.db_addr, mlx5.uidx & 0xff'ffff};
-  }
-  pair->qp = qp;
-  pair->queue.emplace(*qp, place);
-  // The library knows of its sends itself.
-  if (receives) {
-    pair->receives = {mlx5.rq_wqe_count, (1U << shift) / kMlx5UnitBytes};
-  }
-  if (send_bytes != 0) Doorbells::instance().add(*pair->queue);
-  handle = qps_.add(std::move(pair));
-  ++made_.queue_pairs;
-  made_.bytes += receive_bytes + send_bytes;
+  std::unique_ptr<QpObject> made;
+  if (const int error = queues_.make(request, mlx5, made); error != 0) return error;
+  handle = objects_.qps.add(std::move(made));
   return 0;
 }
 
@@ -195,7 +106,7 @@ int CommandFile::create_qp(Mlx5Command& command) {
   if (const int error = make_qp(request, command.driver_request<mlx5_ib_create_qp>(), handle);
       error != 0)
     return error;
-  return command.answer(creation_answer(handle, *qps_.find(handle)->qp, request),
+  return command.answer(creation_answer(handle, *objects_.qps.find(handle)->qp, request),
                         mlx5_ib_create_qp_resp{});
 }
 
@@ -206,7 +117,7 @@ int CommandFile::create_qp_extended(Mlx5Command& command) {
       error != 0)
     return error;
   ib_uverbs_ex_create_qp_resp answer{};
-  answer.base = creation_answer(handle, *qps_.find(handle)->qp, request);
+  answer.base = creation_answer(handle, *objects_.qps.find(handle)->qp, request);
   answer.response_length = sizeof answer;
   mlx5_ib_create_qp_resp driver{};
   return command.answer(answer, driver);
@@ -243,7 +154,8 @@ int CommandFile::create_qp(IoctlCommand& command) {
   request.create_flags = flags & ~kSignalsAll;
   std::uint32_t handle = 0;
   if (const int error = make_qp(request, mlx5, handle); error != 0) return error;
-  const ib_uverbs_create_qp_resp made = creation_answer(handle, *qps_.find(handle)->qp, request);
+  const ib_uverbs_create_qp_resp made =
+      creation_answer(handle, *objects_.qps.find(handle)->qp, request);
   command.answer_handle(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
   command.answer(UVERBS_ATTR_CREATE_QP_RESP_CAP, cap);
   command.answer(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, std::uint32_t{made.qpn});
@@ -255,19 +167,19 @@ int CommandFile::open_qp(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_open_qp>();
   const XrcDomain* const domain = xrc_domains_.find(asked.pd_handle);
   if (domain == nullptr || asked.qp_type != IBV_QPT_XRC_RECV) return EINVAL;
-  auto pair = std::unique_ptr<Pair>(new Pair{Told(asked.user_handle), nullptr, {}, {}});
+  auto pair = std::make_unique<QpObject>(asked.user_handle);
   Qp* const qp = verbs().open_qp(*domain->xrcd, asked.qpn, &pair->told);
   if (qp == nullptr) return errno;
   pair->qp = qp;
   pair->queue.emplace(*qp, Mlx5SendQueue::Place{});
-  const std::uint32_t handle = qps_.add(std::move(pair));
+  const std::uint32_t handle = objects_.qps.add(std::move(pair));
   return command.answer(creation_answer(handle, *qp, {}));
 }
 
 int CommandFile::modify_qp(Mlx5Command& command) {
   const auto asked = command.extended() ? command.request<ib_uverbs_ex_modify_qp>().base
                                         : command.request<ib_uverbs_modify_qp>();
-  Pair* const pair = qps_.find(asked.qp_handle);
+  QpObject* const pair = objects_.qps.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
   // What the mask does not name may be anything, and what is no value of its enumeration is refused
   // before it becomes one.
@@ -308,11 +220,7 @@ int CommandFile::modify_qp(Mlx5Command& command) {
   attr.alt_timeout = asked.alt_timeout;
   Qp& qp = *pair->qp;
   const int mask = used_mask(qp.kind, static_cast<int>(asked.attr_mask));
-  if (const int error = verbs().modify_qp(qp, attr, mask); error != 0) return error;
-  if ((mask & IBV_QP_STATE) != 0) {
-    if (attr.qp_state == IBV_QPS_RESET) pair->queue->restart();
-    if (attr.qp_state == IBV_QPS_RTS || attr.qp_state == IBV_QPS_ERR) pair->queue->run();
-  }
+  if (const int error = queues_.modify(*pair, attr, mask); error != 0) return error;
   if (!command.extended()) return 0;
   ib_uverbs_ex_modify_qp_resp answer{};
   answer.response_length = sizeof answer;
@@ -324,7 +232,7 @@ int CommandFile::modify_qp(Mlx5Command& command) {
 
 int CommandFile::query_qp(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_query_qp>();
-  const Pair* const pair = qps_.find(asked.qp_handle);
+  const QpObject* const pair = objects_.qps.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
@@ -358,19 +266,13 @@ int CommandFile::query_qp(Mlx5Command& command) {
   return command.answer(out);
 }
 
-int CommandFile::end(Pair& pair) {
-  if (pair.qp->attached.load() != 0) return EBUSY;
-  Doorbells::instance().remove(*pair.queue);
-  return verbs().destroy_qp(*pair.qp);
-}
-
 int CommandFile::destroy_qp(Mlx5Command& command) {
   const auto asked = command.request<ib_uverbs_destroy_qp>();
-  Pair* const pair = qps_.find(asked.qp_handle);
+  QpObject* const pair = objects_.qps.find(asked.qp_handle);
   if (pair == nullptr) return EINVAL;
-  if (const int error = end(*pair); error != 0) return error;
+  if (const int error = queues_.end(*pair); error != 0) return error;
   const ib_uverbs_destroy_qp_resp answer{pair->told.events};
-  qps_.remove(asked.qp_handle);
+  objects_.qps.remove(asked.qp_handle);
   return command.answer(answer);
 }
 

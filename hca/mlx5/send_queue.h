@@ -28,6 +28,7 @@ class Mlx5SendQueue {
   // It is in RESET, where the program counts from 0 again.
   void restart() noexcept;
   [[nodiscard]] Qp& qp() const noexcept { return qp_; }
+  [[nodiscard]] const Place& place() const noexcept { return place_; }
 
  private:
   Qp& qp_;

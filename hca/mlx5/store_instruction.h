@@ -15,6 +15,7 @@ struct StoreInstruction {
   std::uint32_t length = 0;   // bytes of the instruction
   std::uint32_t bytes = 0;    // that it stores; 0: not known
   int general_register = -1;  // its number in the encoding; -1: the value is somewhere else
+  int vector_register = -1;   // the same of SSE, AVX and AVX-512, of which 8 bytes or more go
 };
 
 // Nothing: not a store that compilers make of an assignment, a copy or an atomic store. No byte

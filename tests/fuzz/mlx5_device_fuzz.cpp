@@ -8,6 +8,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,6 +25,7 @@
 
 #include "hca/device/limits.h"
 #include "hca/mlx5/device_calls.h"
+#include "hca/mlx5/prm.h"
 
 extern "C" const turnout::hca::Mlx5DeviceCalls* turnout_mlx5_device(void (*mark)(int fd, bool ours,
                                                                                  bool command));
@@ -95,10 +98,12 @@ class Program {
     mlx5_ib_alloc_ucontext_req_v2 driver{};
     driver.total_num_bfregs = 16;
     driver.max_cqe_version = 1;
+    driver.flags = MLX5_IB_ALLOC_UCTX_DEVX;
     command(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context{}, &driver, sizeof driver);
     page_ = static_cast<std::uint8_t*>(mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, fd_, 0));
     if (page_ == MAP_FAILED) std::abort();
     command(IB_USER_VERBS_CMD_ALLOC_PD, ib_uverbs_alloc_pd{});
+    std::memcpy(&pd_, answer_ + 4, sizeof pd_);  // mlx5's number is behind the handle
     ib_uverbs_reg_mr region{};
     region.start = region.hca_va = address(0);
     region.length = kArenaBytes;
@@ -106,6 +111,9 @@ class Program {
     command(IB_USER_VERBS_CMD_REG_MR, region);
     std::memcpy(&key_, answer_ + 4, sizeof key_);
     make_pair();
+    // Memory that commands of the firmware may name: all of it, and a part.
+    register_umem(address(0), kArenaBytes);
+    register_umem(address(kQueues), 0x1000);
   }
   ~Program() {
     munmap(page_, 4096);
@@ -118,7 +126,13 @@ class Program {
 
   void run(Bytes& in) {
     for (int steps = 0; !in.empty() && steps < 64; ++steps) {
-      switch (in.get<std::uint8_t>() % 9) {
+      const auto step = in.get<std::uint8_t>();
+      constexpr std::uint8_t kFirmware = 0xe0;
+      if (step >= kFirmware) {
+        firmware(in, step & 0xfU);
+        continue;
+      }
+      switch (step % 9) {
         case 0:
           any_command(in);
           break;
@@ -151,6 +165,128 @@ class Program {
   }
 
  private:
+  struct Ioctl {
+    struct {
+      std::uint16_t length, object_id, method_id, num_attrs;
+      std::uint64_t reserved;
+      std::uint32_t driver_id, reserved_too;
+    } head{};
+    ib_uverbs_attr attributes[6]{};
+    void add(std::size_t id, std::size_t bytes, std::uint64_t data) {
+      ib_uverbs_attr& a = attributes[head.num_attrs++];
+      a.attr_id = static_cast<std::uint16_t>(id);
+      a.len = static_cast<std::uint16_t>(bytes);
+      a.flags = UVERBS_ATTR_F_MANDATORY;
+      a.data = data;
+    }
+  };
+  static_assert(offsetof(Ioctl, attributes) == sizeof(ib_uverbs_ioctl_hdr));
+  void control(Ioctl& ioctl, std::size_t object, std::size_t method) const {
+    ioctl.head.object_id = static_cast<std::uint16_t>(object);
+    ioctl.head.method_id = static_cast<std::uint16_t>(method);
+    ioctl.head.length = static_cast<std::uint16_t>(sizeof ioctl.head +
+                                                   ioctl.head.num_attrs * sizeof(ib_uverbs_attr));
+    (void)calls->ioctl(fd_, RDMA_VERBS_IOCTL, &ioctl);
+  }
+  void register_umem(std::uint64_t at, std::uint64_t bytes) {
+    Ioctl ioctl;
+    ioctl.add(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, 0, 0);
+    ioctl.add(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, 8, at);
+    ioctl.add(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN, 8, bytes);
+    ioctl.add(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS, 4, 1);
+    ioctl.add(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, 4, reinterpret_cast<std::uint64_t>(answer_));
+    control(ioctl, MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
+  }
+  // A command of the firmware: any bytes, with numbers in it that there are.
+  void firmware(Bytes& in, unsigned which) {
+    constexpr std::uint16_t kCommands[] = {0x100, 0x400, 0x500, 0x90c, 0x710, 0xa00, 0x502, 0x503,
+                                           0x504, 0x505, 0x507, 0x50a, 0x50b, 0x762, 0x200, 0};
+    const auto shape = in.get<std::uint8_t>();
+    const auto handle = in.get<std::uint8_t>() & 7U;
+    const std::size_t bytes = (shape & 1) != 0 ? 320 : in.get<std::uint8_t>() * std::size_t{2};
+    std::vector<std::byte> box(bytes), out((shape & 2) != 0 ? 320 : 16);
+    in.take(box.data(), bytes);
+    prm::set(box, prm::kOpcode, kCommands[which]);
+    if ((shape & 4) != 0) {
+      namespace qp = prm::qp;
+      const prm::Out context = prm::behind(prm::Out(box), qp::kContext);
+      const std::uint32_t umem = 1 + (shape >> 7);
+      if (which == 1) {
+        const prm::Out queue = prm::behind(prm::Out(box), prm::cq::kContext);
+        prm::set(box, prm::cq::kUmem, umem);
+        prm::set64(box, prm::cq::kUmemOffset, (shape >> 3 & 7U) * 0x400);
+        prm::set(queue, prm::cq::kDoorbellUmem, 1);
+        prm::set64(queue, prm::cq::kDoorbellOffset, 64);
+        prm::set(queue, prm::cq::kEqn, 1);
+        prm::set(queue, prm::cq::kPage, 0);
+      } else if (which == 3) {
+        const prm::Out queue = prm::behind(prm::Out(box), prm::rmp::kQueue);
+        prm::set(prm::behind(prm::Out(box), prm::rmp::kContext), prm::rmp::kState, 1);
+        prm::set(queue, prm::rmp::kUmem, umem);
+        prm::set64(queue, prm::rmp::kUmemOffset, (shape >> 3 & 7U) * 0x400);
+        prm::set(queue, prm::rmp::kDoorbellUmem, 1);
+        prm::set64(queue, prm::rmp::kDoorbellOffset, 128);
+        prm::set(queue, prm::rmp::kPd, pd_);
+      } else if (which == 2) {
+        prm::set(box, qp::kUmem, umem);
+        prm::set64(box, qp::kUmemOffset, (shape >> 3 & 7U) * 0x400);
+        prm::set(context, qp::kDoorbellUmem, 1);
+        prm::set64(context, qp::kDoorbellOffset, 192);
+        prm::set(context, qp::kPd, pd_);
+        prm::set(context, qp::kPage, 0);
+        prm::set(context, qp::kSendCq, 0);
+        prm::set(context, qp::kReceiveCq, 0);
+      } else {
+        prm::set(box, prm::kNumber, numbers_[shape >> 3 & 3]);
+      }
+    }
+    const auto from = reinterpret_cast<std::uint64_t>(box.data());
+    const auto to = reinterpret_cast<std::uint64_t>(out.data());
+    Ioctl ioctl;
+    if ((shape & 0x40) != 0) {
+      // Events of an object, by a new channel; or the end of one.
+      if ((shape & 0x20) != 0) {
+        ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE, 0, handle);
+        return control(ioctl, MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY);
+      }
+      ioctl.add(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_HANDLE, 0, 0);
+      ioctl.add(MLX5_IB_ATTR_DEVX_ASYNC_EVENT_FD_ALLOC_FLAGS, 8, shape & 1);
+      control(ioctl, MLX5_IB_OBJECT_DEVX_ASYNC_EVENT_FD, MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC);
+      const std::uint64_t channel = ioctl.attributes[0].data;
+      Ioctl subscribe;
+      subscribe.add(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE, 0, channel);
+      subscribe.add(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE, 0, handle);
+      subscribe.add(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST, 2, which);
+      return control(subscribe, MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT);
+    }
+    const auto mailboxes = [&](std::size_t in_id, std::size_t out_id) {
+      // What is short lies in the attribute itself.
+      std::uint64_t small = 0;
+      if (bytes != 0) std::memcpy(&small, box.data(), std::min(bytes, sizeof small));
+      ioctl.add(in_id, bytes, bytes <= sizeof small ? small : from);
+      ioctl.add(out_id, out.size(), to);
+    };
+    if (which == 0 || which == 13 || which == 15) {
+      mailboxes(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT);
+      return control(ioctl, MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER);
+    }
+    if (which == 12) {
+      ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE, 0, handle);
+      mailboxes(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT);
+      return control(ioctl, MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY);
+    }
+    if (which >= 6 && which <= 11) {
+      ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, 0, handle);
+      mailboxes(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT);
+      return control(ioctl, MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_MODIFY);
+    }
+    ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE, 0, 0);
+    mailboxes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT);
+    control(ioctl, MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE);
+    if (which == 2 && prm::get(out, prm::kStatus) == 0) {
+      numbers_[next_++ % 4] = prm::get(out, prm::kNumber);
+    }
+  }
   static std::uint64_t address(std::size_t offset) {
     return reinterpret_cast<std::uint64_t>(arena()) + offset;
   }
@@ -380,7 +516,7 @@ class Program {
     store(offset, number);
   }
   static void events() {
-    std::uint8_t bytes[64];
+    std::uint8_t bytes[128];
     for (const int fd : std::set<int>(marks)) {
       // Events of objects that are gone are skipped: then a read would wait for the next.
       fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -389,7 +525,7 @@ class Program {
   }
 
   int fd_ = -1;
-  std::uint32_t key_ = 0;
+  std::uint32_t key_ = 0, pd_ = 0;
   std::uint8_t* page_ = nullptr;
   std::uint8_t answer_[256] = {};
   std::uint32_t numbers_[4] = {};

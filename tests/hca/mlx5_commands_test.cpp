@@ -28,10 +28,6 @@ TEST_F(Mlx5Commands, BeforeThereIsAContext) {
       l.call(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context{}, kNothing, &driver, kNothing),
       EINVAL);  // no registers
   driver.total_num_bfregs = 16;
-  driver.flags = MLX5_IB_ALLOC_UCTX_DEVX;
-  EXPECT_EQ(
-      l.call(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context{}, kNothing, &driver, kNothing),
-      EOPNOTSUPP);
   driver.flags = 2;
   EXPECT_EQ(
       l.call(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context{}, kNothing, &driver, kNothing),

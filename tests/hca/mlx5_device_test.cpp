@@ -192,6 +192,84 @@ TEST_F(Mlx5Device, ReadsWritesAndAtomics) {
   }
 }
 
+// An mlx5's masked atomics, of words of four and of eight bytes.
+TEST_F(Mlx5Device, MaskedAtomics) {
+  Mlx5Pair p;
+  Mlx5Library& l = p.library;
+  const std::uint64_t there = l.memory.address(kThere), here = l.memory.address(kHere);
+  constexpr std::uint8_t kFour = 8, kEight = 9;
+  auto* const word = reinterpret_cast<std::uint64_t*>(l.memory.at(kThere));
+  auto* const old = reinterpret_cast<std::uint64_t*>(l.memory.at(kHere));
+  const auto request = [&](std::uint8_t opcode, std::uint8_t modifier, std::uint64_t offset) {
+    Mlx5Wqe wqe(opcode);
+    wqe.bytes[0] = std::byte{modifier};
+    wqe.remote(there + offset, l.mr.rkey);
+    return wqe;
+  };
+  const auto done = [&](Mlx5Wqe& wqe, std::uint32_t length) {
+    p.a.post(wqe.data(here, length, l.mr.lkey));
+    const mlx5_cqe64 e = p.send_cq.wait();
+    EXPECT_EQ(opcode_of(e), MLX5_CQE_REQ);
+    EXPECT_EQ(be32toh(e.byte_cnt), length);
+  };
+  struct Words {
+    std::uint32_t w[4];
+  };
+  struct Longs {
+    std::uint64_t w[4];
+  };
+  // Of the second half: only the low byte is compared, only the high one exchanged.
+  *word = 0x1122'3344'5566'7788;
+  for (const std::uint32_t compare : {0x45U, 0x44U}) {
+    *old = 0;
+    Mlx5Wqe wqe = request(MLX5_OPCODE_ATOMIC_MASKED_CS, kFour, 4);
+    wqe.add(Words{{htobe32(0xaabb'ccdd), htobe32(0xffff'ff00 | compare), htobe32(0xff00'0000),
+                   htobe32(0xff)}});
+    done(wqe, 4);
+    EXPECT_EQ(*old, htobe32(0x1122'3344));  // in network order
+    EXPECT_EQ(*word, compare == 0x44 ? 0xaa22'3344'5566'7788 : 0x1122'3344'5566'7788);
+  }
+  Mlx5Wqe wqe = request(MLX5_OPCODE_ATOMIC_MASKED_CS, kEight, 0);
+  wqe.add(Longs{{htobe64(7), htobe64(0), htobe64(0xff), 0}});  // compares nothing
+  done(wqe, 8);
+  EXPECT_EQ(*old, 0xaa22'3344'5566'7788U);
+  EXPECT_EQ(*word, 0xaa22'3344'5566'7707U);
+
+  // Fields of 16 bits do not carry into each other.
+  *word = 0x0001'ffff'0001'ffff;
+  wqe = request(MLX5_OPCODE_ATOMIC_MASKED_FA, kEight, 0);
+  wqe.add(mlx5_wqe_atomic_seg{htobe64(0x0001'0001'0001'0001), htobe64(0x8000'8000'8000'8000)});
+  done(wqe, 8);
+  EXPECT_EQ(*old, 0x0001'ffff'0001'ffffU);
+  EXPECT_EQ(*word, 0x0002'0000'0002'0000U);
+  wqe = request(MLX5_OPCODE_ATOMIC_MASKED_FA, kFour, 0);
+  wqe.add(Words{{htobe32(0xffff'ffff), 0, 0, 0}});
+  done(wqe, 4);
+  EXPECT_EQ(*word, 0x0002'0000'0001'ffffU);
+
+  // No such length; a place that is not aligned; another length than the word's.
+  wqe = request(MLX5_OPCODE_ATOMIC_MASKED_FA, kFour, 2);
+  wqe.add(Words{}).data(here, 4, l.mr.lkey);
+  EXPECT_EQ(p.syndrome(wqe), MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR);
+}
+
+TEST_F(Mlx5Device, MaskedAtomicsThatCannotBe) {
+  for (const auto modifier : {std::byte{0}, std::byte{7}, std::byte{10}}) {
+    Mlx5Pair p;
+    Mlx5Wqe wqe(MLX5_OPCODE_ATOMIC_MASKED_FA);
+    wqe.bytes[0] = modifier;
+    wqe.remote(p.library.memory.address(kThere), p.library.mr.rkey).atomic(1);
+    wqe.data(p.library.memory.address(kHere), 8, p.library.mr.lkey);
+    EXPECT_EQ(p.syndrome(wqe), MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR);
+  }
+  Mlx5Pair p;
+  Mlx5Wqe wqe(MLX5_OPCODE_ATOMIC_MASKED_FA);
+  wqe.bytes[0] = std::byte{8};
+  wqe.remote(p.library.memory.address(kThere), p.library.mr.rkey).atomic(1);
+  wqe.data(p.library.memory.address(kHere), 8, p.library.mr.lkey);
+  EXPECT_EQ(p.syndrome(wqe), MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR);
+}
+
 std::uint32_t bind(Mlx5Pair& p, std::uint32_t window) {
   Mlx5Library& l = p.library;
   const std::uint32_t key = (window & ~0xffU) | ((window + 1) & 0xff);

@@ -514,7 +514,7 @@ int Mlx5QueuePair::destroy() {
 
 // The context.
 
-Mlx5Library::Mlx5Library(bool bare) {
+Mlx5Library::Mlx5Library(bool bare, bool devx) {
   fd = mlx5_device().open(0);
   EXPECT_GE(fd, 0);
   if (bare) return;
@@ -522,6 +522,7 @@ Mlx5Library::Mlx5Library(bool bare) {
   driver.total_num_bfregs = 16;
   driver.num_low_latency_bfregs = 4;
   driver.max_cqe_version = 1;
+  if (devx) driver.flags = MLX5_IB_ALLOC_UCTX_DEVX;
   ib_uverbs_get_context_resp answer{};
   mlx5_ib_alloc_ucontext_resp driver_answer{};
   EXPECT_EQ(call(IB_USER_VERBS_CMD_GET_CONTEXT, ib_uverbs_get_context{}, &answer, &driver,

@@ -209,7 +209,8 @@ class Mlx5QueuePair {
 class Mlx5Library {
  public:
   // A context with a domain and a completion queue, unless `bare`: then only the file.
-  explicit Mlx5Library(bool bare = false);
+  // devx: it may speak to the firmware.
+  explicit Mlx5Library(bool bare = false, bool devx = false);
   ~Mlx5Library();
   Mlx5Library(const Mlx5Library&) = delete;
   Mlx5Library& operator=(const Mlx5Library&) = delete;

@@ -22,6 +22,8 @@ UCX_TESTS = ["tag_lat", "tag_bw", "tag_sync_lat", "ucp_put_lat", "ucp_put_bw", "
              "ucp_swap", "ucp_cswap", "stream_lat", "stream_bw", "ucp_am_lat", "ucp_am_bw"]
 # Of these, messages of both kinds: in one piece, and by rendezvous.
 UCX_LARGE = ["tag_bw", "ucp_put_bw", "stream_bw", "ucp_am_bw"]
+# Of four bytes by masked atomics.
+ATOMICS = ["ucp_add", "ucp_fadd", "ucp_swap", "ucp_cswap"]
 QPERF_TESTS = ["rc_lat", "rc_bw", "rc_bi_bw", "uc_lat", "uc_bw", "uc_bi_bw", "ud_lat", "ud_bw", "ud_bi_bw",
                "rc_rdma_read_lat", "rc_rdma_read_bw", "rc_rdma_write_lat", "rc_rdma_write_bw",
                "rc_rdma_write_poll_lat", "uc_rdma_write_lat", "uc_rdma_write_bw", "uc_rdma_write_poll_lat",
@@ -47,6 +49,9 @@ def cases():
         for test in UCX_LARGE:
             yield (f"ucx {transport} {test} 1 MiB", env, ["ucx_perftest", "-p"], ["-p"],
                    ["localhost", "-t", test, "-n", "100", "-s", str(1 << 20)])
+        for test in ATOMICS if transport in ("rc_mlx5", "dc_mlx5") else []:
+            yield (f"ucx {transport} {test} 4 B", env, ["ucx_perftest", "-p"], ["-p"],
+                   ["localhost", "-t", test, "-n", "2000", "-s", "4"])
     for provider, kind in FABRICS:
         program = ["fi_pingpong", "-p", provider, "-e", kind, "-c"]
         yield (f"libfabric {provider} {kind}", {}, program + ["-B"], ["-P"], ["localhost"])

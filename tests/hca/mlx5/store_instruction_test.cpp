@@ -64,16 +64,29 @@ ASSEMBLE(store_sse_integers, "movdqu %xmm3, 0x10(%rdi)");
 ASSEMBLE(store_sse_not_cached, "movntdq %xmm3, (%rdi)");
 ASSEMBLE(store_avx, "vmovdqu %ymm0, (%rdi)");
 ASSEMBLE(store_avx_extended, "vmovups %ymm12, 0x20(%r14)");
+ASSEMBLE(store_avx_three, "vmovdqa %xmm11, 0x20(%r14)");
+ASSEMBLE(store_avx512, "vmovdqu64 %zmm16, (%rdi)");
+ASSEMBLE(store_avx512_near, "vmovdqu64 %zmm30, -0x40(%rdi,%rdx,1)");
+ASSEMBLE(store_avx512_low, "vmovdqu64 %zmm9, 0x12345(%r12)");
+ASSEMBLE(store_avx512_ymm, "vmovdqu8 %ymm23, 0x20(%r8)");
+ASSEMBLE(store_mmx, "movq %mm3, (%rdi)");
+ASSEMBLE(store_float, "movss %xmm3, (%rdi)");
+ASSEMBLE(store_double, "movsd %xmm3, (%rdi)");
 
 struct Known {
   const std::uint8_t* begin;
   const std::uint8_t* end;
   std::uint32_t bytes;
   int general_register;
+  int vector_register;
 };
-#define KNOWN(name, bytes, number)          \
+#define KNOWN(name, bytes, number)              \
+  Known {                                       \
+    name##_begin, name##_end, bytes, number, -1 \
+  }
+#define VECTOR(name, number)                \
   Known {                                   \
-    name##_begin, name##_end, bytes, number \
+    name##_begin, name##_end, 0, -1, number \
   }
 
 TEST(StoreInstruction, DecodesWhatCompilersMake) {
@@ -91,13 +104,21 @@ TEST(StoreInstruction, DecodesWhatCompilersMake) {
       KNOWN(store_constant_half, 2, -1),
       KNOWN(store_constant_byte, 1, -1),
       KNOWN(store_not_cached, 8, 0),
-      KNOWN(store_sse, 0, -1),
-      KNOWN(store_sse_aligned, 0, -1),
-      KNOWN(store_sse_long, 0, -1),
-      KNOWN(store_sse_integers, 0, -1),
-      KNOWN(store_sse_not_cached, 0, -1),
-      KNOWN(store_avx, 0, -1),
-      KNOWN(store_avx_extended, 0, -1),
+      VECTOR(store_sse, 0),
+      VECTOR(store_sse_aligned, 9),
+      VECTOR(store_sse_long, 1),
+      VECTOR(store_sse_integers, 3),
+      VECTOR(store_sse_not_cached, 3),
+      VECTOR(store_avx, 0),
+      VECTOR(store_avx_extended, 12),
+      VECTOR(store_avx_three, 11),
+      VECTOR(store_avx512, 16),
+      VECTOR(store_avx512_near, 30),
+      VECTOR(store_avx512_low, 9),
+      VECTOR(store_avx512_ymm, 23),
+      VECTOR(store_double, 3),
+      VECTOR(store_mmx, -1),
+      VECTOR(store_float, -1),
   };
   for (const Known& one : known) {
     const Code code({one.begin, one.end});
@@ -107,21 +128,24 @@ TEST(StoreInstruction, DecodesWhatCompilersMake) {
     EXPECT_EQ(found->length, one.end - one.begin) << place;
     EXPECT_EQ(found->bytes, one.bytes) << place;
     EXPECT_EQ(found->general_register, one.general_register) << place;
+    EXPECT_EQ(found->vector_register, one.vector_register) << place;
   }
 }
 
 TEST(StoreInstruction, RefusesOthers) {
   const std::vector<std::uint8_t> others[] = {
-      {0x48, 0x8b, 0x07},              // mov (%rdi), %rax: a load
-      {0x48, 0x89, 0xc7},              // mov %rax, %rdi: no memory
-      {0x0f, 0x10, 0x07},              // movups (%rdi), %xmm0: a load
-      {0x0f, 0x11, 0xc1},              // movups %xmm0, %xmm1
-      {0xf3, 0x48, 0xa5},              // rep movsq
-      {0xf0, 0x48, 0x0f, 0xc1, 0x07},  // lock xadd %rax, (%rdi)
-      {0x48, 0x87, 0x07},              // xchg %rax, (%rdi)
-      {0xc4, 0xe2, 0x7d, 0x58, 0x07},  // VEX of another map
-      {0xc5, 0xfc, 0x28, 0x07},        // vmovaps (%rdi), %ymm0: a load
-      {0x66, 0x66, 0x66, 0x66, 0x90},  // more prefixes than a store has
+      {0x48, 0x8b, 0x07},                    // mov (%rdi), %rax: a load
+      {0x48, 0x89, 0xc7},                    // mov %rax, %rdi: no memory
+      {0x0f, 0x10, 0x07},                    // movups (%rdi), %xmm0: a load
+      {0x0f, 0x11, 0xc1},                    // movups %xmm0, %xmm1
+      {0xf3, 0x48, 0xa5},                    // rep movsq
+      {0xf0, 0x48, 0x0f, 0xc1, 0x07},        // lock xadd %rax, (%rdi)
+      {0x48, 0x87, 0x07},                    // xchg %rax, (%rdi)
+      {0xc4, 0xe2, 0x7d, 0x58, 0x07},        // VEX of another map
+      {0xc5, 0xfc, 0x28, 0x07},              // vmovaps (%rdi), %ymm0: a load
+      {0x62, 0xe1, 0xfe, 0x48, 0x6f, 0x06},  // vmovdqu64 (%rsi), %zmm16: a load
+      {0x62, 0xe2, 0xfe, 0x48, 0x7f, 0x07},  // EVEX of another map
+      {0x66, 0x66, 0x66, 0x66, 0x90},        // more prefixes than a store has
   };
   for (const auto& bytes : others) {
     const Code code(bytes);
