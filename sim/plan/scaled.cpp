@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <deque>
 #include <utility>
@@ -144,6 +145,17 @@ Status check_halves(const ScaledProgram& program) {
                       program.ranks)};
 }
 
+// Of numbers, one after the other.
+class Hash {
+ public:
+  void add(std::uint64_t value) noexcept { hash_ = SplitMix64(hash_ ^ value).next(); }
+  void add(double value) noexcept { add(std::bit_cast<std::uint64_t>(value)); }
+  [[nodiscard]] std::string text() const { return fmt::format("{:016x}", hash_); }
+
+ private:
+  std::uint64_t hash_ = 0;
+};
+
 // All ranks are checked up to here, and these beyond.
 constexpr double kMostChecked = 2e7;
 
@@ -238,6 +250,48 @@ Walk::Step Walk::next() {
     }
   }
   return {};
+}
+
+std::string fingerprint(const ScaledProgram& program) {
+  Hash hash;
+  hash.add(std::uint64_t{program.ranks});
+  hash.add(program.end_compute);
+  for (const Instruction& one : program.list) {
+    hash.add(static_cast<std::uint64_t>(one.kind) | static_cast<std::uint64_t>(one.operation) << 8 |
+             std::uint64_t{one.all} << 16 | std::uint64_t{one.indexed} << 17 |
+             static_cast<std::uint64_t>(one.relation.kind) << 24 |
+             std::uint64_t{one.relation.dimensions} << 32 |
+             std::uint64_t{one.relation.periodic} << 40 | std::uint64_t{one.relation.square} << 41 |
+             static_cast<std::uint64_t>(one.relation.part) << 48);
+    hash.add(static_cast<std::uint64_t>(one.relation.index));
+    hash.add(static_cast<std::uint64_t>(one.way));
+    hash.add(static_cast<std::uint64_t>(one.first));
+    hash.add(one.count);
+    hash.add(one.tag);
+    hash.add(one.bytes);
+    hash.add(one.step_ratio);
+    hash.add(one.compute);
+    hash.add(one.compute_spread);
+    for (const std::uint32_t back : one.back) hash.add(std::uint64_t{back});
+    if (one.block == nullptr) continue;
+    for (const std::uint32_t peer : *one.block) hash.add(std::uint64_t{peer});
+  }
+  return hash.text();
+}
+
+std::string fingerprint(const Trace& trace) {
+  Hash hash;
+  hash.add(std::uint64_t{trace.ranks()});
+  for (const auto& program : trace.programs) {
+    hash.add(std::uint64_t{program.size()});
+    for (const TraceEvent& event : program) {
+      hash.add(event.tag);
+      hash.add(event.amount);
+      hash.add(std::uint64_t{event.peer} << 32 | event.request);
+      hash.add(std::uint64_t{event.communicator} << 8 | static_cast<std::uint64_t>(event.kind));
+    }
+  }
+  return hash.text();
 }
 
 Result<Trace> to_trace(const ScaledProgram& program, std::uint64_t seed) {

@@ -83,6 +83,10 @@ class Walk {
 
 [[nodiscard]] Instance make_scaled(std::shared_ptr<const ScaledProgram> program,
                                    std::uint64_t seed);
+// A hash of all that a program or a trace does: the same text, the same results.
+[[nodiscard]] std::string fingerprint(const ScaledProgram& program);
+[[nodiscard]] std::string fingerprint(const Trace& trace);
+
 // For tests and for other tools. Errors: invalid (more events than a trace may have).
 [[nodiscard]] Result<Trace> to_trace(const ScaledProgram& program, std::uint64_t seed);
 
