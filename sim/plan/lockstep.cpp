@@ -16,6 +16,7 @@ namespace {
 
 using Kind = TraceEvent::Kind;
 constexpr std::array kKinds = {Kind::receive, Kind::send, Kind::put, Kind::get};
+constexpr std::uint32_t kHalfReady = 1U << 31, kTree = 1U << 30, kHalf = 1U << 29, kReady = 1U << 28;
 constexpr std::uint32_t kOneSize = 4;  // see Reader::agreeing
 constexpr std::array kParts = {Part::even, Part::odd, Part::lower_half, Part::upper_half};
 // Do messages of each pair match in the order in which they were started, whatever their tags?
@@ -106,22 +107,37 @@ class Reader {
     return at_[rank] < starts.size() ? &starts[at_[rank]] : nullptr;
   }
 
+  // Has the message that the rank receives next been sent in the list so far?
+  [[nodiscard]] bool is_ready(std::uint32_t rank, const Start& next) const {
+    if (next.kind != Kind::receive) return true;
+    const auto found = under_way_.find(std::uint64_t{next.peer} << 32 | rank);
+    return found != under_way_.end() && found->second > 0;
+  }
+
   // How many ranks take part, times four if their messages have one size: what does not is rarely one
-  // operation. 0: one of them would disagree.
-  [[nodiscard]] std::uint32_t agreeing(const std::vector<std::uint32_t>& peers, Kind kind,
-                                       Part part) const {
+  // operation. More if they are the half of those that are left, or can all go on at once: the
+  // steps of a tree follow each other. 0: one of them would disagree.
+  [[nodiscard]] std::uint32_t agreeing(const PeerMap& map, Kind kind, Part part) const {
+    const std::vector<std::uint32_t>& peers = map.peers;
+    const bool of_tree = std::any_of(map.relations.begin(), map.relations.end(),
+                                     [](const Relation& one) { return one.is_tree(); });
     std::uint32_t count = 0;
     double bytes = -1;
-    bool one_size = true;
+    bool one_size = true, ready = true;
     for (std::uint32_t rank = 0; rank < out_.ranks; ++rank) {
       if (peers[rank] == kNoPeer || !in_part(part, rank)) continue;
       const Start* const next = head(rank);
       if (next == nullptr || next->kind != kind || next->peer != peers[rank]) return 0;
       one_size = one_size && (bytes < 0 || bytes == next->bytes);
       bytes = next->bytes;
+      ready = ready && is_ready(rank, *next);
       ++count;
     }
-    return one_size ? kOneSize * count : count;
+    if (count == 0) return 0;
+    const std::uint32_t score = one_size ? kOneSize * count : count;
+    if (2 * count >= left_) return score + (ready ? kHalfReady : kHalf);
+    if (!ready) return score;
+    return score + (kind == Kind::receive && of_tree ? kTree : kReady);
   }
 
   [[nodiscard]] bool in_part(Part part, std::uint32_t rank) const {
@@ -148,7 +164,7 @@ class Reader {
     for (std::uint32_t map = 0; map < known_; ++map) {
       for (const Part part : kParts) {
         for (const Kind kind : kKinds) {
-          const std::uint32_t count = agreeing(out_.maps[map].peers, kind, part);
+          const std::uint32_t count = agreeing(out_.maps[map], kind, part);
           if (count <= most) continue;
           most = count;
           best = map;
@@ -158,6 +174,7 @@ class Reader {
       }
     }
     // A few by chance are no rule.
+    most %= kReady;
     if (most * 8 < kOneSize * out_.ranks || most < 2 * kOneSize) return std::nullopt;
     std::vector<std::uint32_t> peers = out_.maps[best].peers;
     for (std::uint32_t rank = 0; rank < out_.ranks; ++rank) {
@@ -175,7 +192,8 @@ class Reader {
   }
 
   std::optional<Choice> choose() {
-    std::uint32_t left = 0;
+    std::uint32_t& left = left_;
+    left = 0;
     std::array<std::uint32_t, 8> kinds{};
     for (std::uint32_t rank = 0; rank < out_.ranks; ++rank) {
       const Start* const next = head(rank);
@@ -188,8 +206,8 @@ class Reader {
     Choice best{};
     for (std::uint32_t map = 0; map < known_; ++map) {
       for (const Kind kind : kKinds) {
-        if (kOneSize * kinds[static_cast<std::size_t>(kind)] <= most) continue;
-        const std::uint32_t count = agreeing(out_.maps[map].peers, kind, Part::all);
+        if (kinds[static_cast<std::size_t>(kind)] == 0) continue;
+        const std::uint32_t count = agreeing(out_.maps[map], kind, Part::all);
         if (count <= most) continue;
         most = count;
         best = {kind, map};
@@ -198,7 +216,9 @@ class Reader {
     const auto common = std::max_element(kinds.begin(), kinds.end());
     const auto common_kind = static_cast<Kind>(common - kinds.begin());
     const bool together = *common == left && left == out_.ranks;
-    if (most > 0 && (most * 2 >= kOneSize * left || !together)) return best;
+    // Steps of a tree may find all others waiting for what follows.
+    const bool goes_on = most >= kReady && best.kind == Kind::receive;
+    if (most > 0 && (most >= kHalf || goes_on || !together)) return best;
     if (!together) {
       if (const std::optional<Choice> part = choose_part()) return part;
     }
@@ -218,6 +238,7 @@ class Reader {
       heads[rank] = next == nullptr
                         ? 0
                         : SplitMix64((std::uint64_t{next->peer} << 8) + static_cast<std::uint64_t>(next->kind) + 1 +
+                                     (is_ready(rank, *next) ? 128 : 0) +
                                      (static_cast<std::uint64_t>(next->bytes) << 40)).next() | 1;
     }
     auto found = chosen_.find(heads);
@@ -238,6 +259,8 @@ class Reader {
       item.bytes.add(start.bytes);
       item.compute.add(start.compute);
       item.tag = start.tag;
+      if (start.kind == Kind::send) ++under_way_[std::uint64_t{rank} << 32 | start.peer];
+      if (start.kind == Kind::receive) --under_way_[std::uint64_t{start.peer} << 32 | rank];
       if (choice.kind == Kind::receive) continue;
       if (map.relations.empty()) ++out_.irregular;
     }
@@ -310,6 +333,9 @@ class Reader {
   std::vector<RankStarts> lists_;
   std::vector<std::size_t> at_;  // by rank: its next operation
   std::size_t known_ = 0;        // maps of whole relations
+  std::uint32_t left_ = 0;       // ranks that have not ended
+  // Sends less receives so far, by source and destination.
+  std::unordered_map<std::uint64_t, std::int64_t> under_way_;
   std::unordered_map<std::vector<std::uint32_t>, std::uint32_t, HashPeers> interned_;
   std::unordered_map<std::vector<std::uint64_t>, Choice, HashHeads> chosen_;
 };

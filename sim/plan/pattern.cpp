@@ -652,7 +652,7 @@ using Points = std::vector<std::pair<std::uint32_t, double>>;
 struct Sizes {
   std::vector<std::uint32_t> ranks;              // rising; the last is the largest
   std::vector<const std::vector<Seen>*> seen;    // of each but the largest
-  Law bytes_scale, compute_scale;                // of the whole, where only one size explains
+  Law compute_scale, bytes_scale;  // of the whole; of bytes only where one size alone explains
   bool whole_only = false;
 };
 
@@ -728,16 +728,33 @@ class Laws {
     } else {
       bool exact = true;
       node.way = draft.way;
-      node.first = fit_count(points(draft, draft.first,
-                                    [](const Seen& seen) { return double{1} * seen.first; }),
-                             &exact);
-      node.last = fit_count(points(draft, draft.last,
-                                   [](const Seen& seen) { return double{1} * seen.last; }),
+      node.first = step_law(points(draft, draft.first,
+                                   [](const Seen& seen) { return double{1} * seen.first; }),
                             &exact);
+      node.last = step_law(points(draft, draft.last,
+                                  [](const Seen& seen) { return double{1} * seen.last; }),
+                           &exact);
       if (!exact) note_error(node.last);
     }
     node.body = nodes(draft.body);
     return node;
+  }
+
+  // One size alone: a collective ends with its last rank, or its last power of two.
+  static Law step_law(const Points& points, bool* exact) {
+    if (points.size() == 1 && points.front().second > 1) {
+      const auto [ranks, value] = points.front();
+      Law law;
+      law.factor = 1;
+      for (const Law::Of of : {Law::Of::linear, Law::Of::logarithm}) {
+        for (const double rest : {-1.0, -2.0}) {
+          law.of = of;
+          law.rest = rest;
+          if (static_cast<double>(law.count_at(ranks)) == value) return law;
+        }
+      }
+    }
+    return fit_count(points, exact);
   }
 
   // Of the whole program: the value at the largest size, with its growth.
@@ -888,10 +905,10 @@ Result<Pattern> find_pattern(std::span<const Trace> traces) {
     sizes.seen.push_back(&seen);
   }
   sizes.ranks.push_back(most);
+  sizes.compute_scale = whole_law(all, [](const Totals& one) { return one.compute; });
   if (read.empty() && all.size() > 1) {
     sizes.whole_only = true;
     sizes.bytes_scale = whole_law(all, [](const Totals& one) { return one.bytes / one.messages; });
-    sizes.compute_scale = whole_law(all, [](const Totals& one) { return one.compute; });
   }
   choose_relations(&program);
   pattern.sizes = sizes.ranks;

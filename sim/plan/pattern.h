@@ -52,6 +52,9 @@ struct Pattern {
   std::vector<Node> program;
   Law end_compute;                   // ns of a rank, behind everything
   std::vector<std::string> notes;    // what a reader should know: sizes left out, laws that fit badly
+  // Of the differences between the computation of ranks and repetitions, this part is played; see
+  // make_plan().
+  double imbalance = 1;
   double irregular = 0;              // share of the messages of the largest size
   double fit_error = 0;              // largest relative error of a law, by bytes and repetitions
 };

@@ -283,21 +283,79 @@ Result<Uncertainty> vary_costs(const Plan& plan, std::shared_ptr<const Pattern> 
   return uncertainty;
 }
 
+const Trace& largest_of(std::span<const Trace> traces) {
+  return *std::max_element(traces.begin(), traces.end(), [](const Trace& a, const Trace& b) {
+    return a.ranks() < b.ranks();
+  });
+}
+
+Result<Subject> subject_of(const Trace& trace) {
+  Result<std::shared_ptr<const Trace>> ready = prepare_replay(trace, trace.ranks());
+  if (!ready) return ready.status();
+  return Subject{
+      fmt::format("recording of {} ranks", trace.ranks()), fingerprint(trace),
+      [ready = ready.value()](const Place&) -> Result<Instance> { return make_replay(ready); },
+      trace.ranks()};
+}
+
+bool has_spread(const std::vector<Node>& program) {
+  return std::any_of(program.begin(), program.end(), [](const Node& node) {
+    return node.compute_spread >= 0.01 || has_spread(node.body);
+  });
+}
+
+// Ranks that compute for different times wait for each other. How much of that is chance, drawn
+// anew in each step, and how much is the same ranks or the same steps each time, no law says: the
+// part is chosen with which the pattern takes as long as the largest recording.
+Status choose_imbalance(const Trace& largest, const PlanOptions& options, const Runner& runner,
+                        Pattern* pattern) {
+  if (!has_spread(pattern->program)) return {};
+  PlanOptions one = options;
+  one.policies = {options.policies.front()};
+  one.ranks_per_node = {options.ranks_per_node.front()};
+  one.budgets = {kNoBudget};
+  one.within = kInfinite;
+  const Result<Subject> recording = subject_of(largest);
+  if (!recording) return recording.status();
+  const Result<std::vector<Choice>> recorded = search(recording.value(), one, runner);
+  if (!recorded) return {};  // its own error says so
+  const double wanted = recorded.value().front().free().time;
+  double low = 0, high = 1, nearest = kInfinite, best = 1;
+  constexpr int kHalvings = 6;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double part = (low + high) / 2;
+    pattern->imbalance = part;
+    const auto program = scale(std::make_shared<const Pattern>(*pattern), largest.ranks());
+    if (!program) return {};
+    const Subject subject{fmt::format("imbalance {}", part), fingerprint(*program.value()),
+                          [program = program.value(), seed = options.seed](const Place&)
+                              -> Result<Instance> { return make_scaled(program, seed); },
+                          largest.ranks()};
+    const Result<std::vector<Choice>> played = search(subject, one, runner);
+    if (!played) return played.status();
+    const double off = played.value().front().free().time - wanted;
+    (off > 0 ? high : low) = part;
+    if (std::abs(off) >= nearest) continue;
+    nearest = std::abs(off);
+    best = part;
+  }
+  pattern->imbalance = best;
+  return {};
+}
+
 // Predicts the largest recording from the others.
 Result<OwnError> own_error(std::span<const Trace> traces, const Plan& plan,
                            const PlanOptions& options, const Runner& runner) {
   OwnError error;
-  std::vector<const Trace*> order;
-  for (const Trace& trace : traces) order.push_back(&trace);
-  std::sort(order.begin(), order.end(),
-            [](const Trace* a, const Trace* b) { return a->ranks() < b->ranks(); });
-  if (order.size() < 2) {
+  if (traces.size() < 2) {
     error.missing = "one recording: none is left to predict another from";
     return error;
   }
+  const Trace& largest = largest_of(traces);
   std::vector<Trace> others;
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) others.push_back(*order[i]);
-  const Trace& largest = *order.back();
+  for (const Trace& trace : traces) {
+    if (&trace != &largest) others.push_back(trace);
+  }
   error.ranks = largest.ranks();
   PlanOptions one = options;
   one.ranks = largest.ranks();
@@ -305,6 +363,9 @@ Result<OwnError> own_error(std::span<const Trace> traces, const Plan& plan,
   one.ranks_per_node = {plan.choice().ranks_per_node};
   Result<Pattern> pattern = find_pattern(others);
   if (!pattern) return pattern.status();
+  if (Status s = choose_imbalance(largest_of(others), one, runner, &pattern.value()); !s.ok()) {
+    return s;
+  }
   const Result<Prediction> predicted =
       predict(std::make_shared<const Pattern>(std::move(pattern).value()), largest.ranks(), one,
               runner);
@@ -312,13 +373,9 @@ Result<OwnError> own_error(std::span<const Trace> traces, const Plan& plan,
     error.missing = predicted.status().text();
     return error;
   }
-  Result<std::shared_ptr<const Trace>> ready = prepare_replay(largest, largest.ranks());
-  if (!ready) return ready.status();
-  const Subject recording{
-      fmt::format("recording of {} ranks", largest.ranks()), fingerprint(largest),
-      [ready = ready.value()](const Place&) -> Result<Instance> { return make_replay(ready); },
-      largest.ranks()};
-  const Result<std::vector<Choice>> recorded = search(recording, one, runner);
+  const Result<Subject> recording = subject_of(largest);
+  if (!recording) return recording.status();
+  const Result<std::vector<Choice>> recorded = search(recording.value(), one, runner);
   if (!recorded) {
     error.missing = recorded.status().text();
     return error;
@@ -427,6 +484,9 @@ Result<Plan> make_plan(std::span<const Trace> traces, const PlanOptions& options
   const auto begun = std::chrono::steady_clock::now();
   Result<Pattern> found = find_pattern(traces);
   if (!found) return found.status();
+  if (Status s = choose_imbalance(largest_of(traces), options, runner, &found.value()); !s.ok()) {
+    return s;
+  }
   Plan plan;
   plan.asked = options;
   plan.pattern = std::move(found).value();

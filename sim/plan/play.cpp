@@ -28,7 +28,7 @@ Task play(Rank rank, std::shared_ptr<const ScaledProgram> program, std::uint64_t
           request = co_await rank.iget(step.peer, step.bytes);
           break;
         case TraceEvent::Kind::receive:
-          request = co_await rank.irecv(step.peer, step.bytes, one.tag);
+          request = co_await rank.irecv(step.peer, std::max(step.bytes, program->most_bytes), one.tag);
           break;
         default:
           request = co_await rank.isend(step.peer, step.bytes, one.tag);

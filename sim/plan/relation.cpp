@@ -111,6 +111,12 @@ std::uint32_t reach(const Relation& r, std::uint32_t rank, std::uint32_t n,
       return rank % (2 * bit) == 0 ? below(rank + bit, n) : kNoPeer;
     case Kind::tree_rise:
       return low == bit ? rank - low : kNoPeer;
+    case Kind::fan_parent:
+      return rank == 0 ? kNoPeer : rank - std::bit_floor(rank);
+    case Kind::fan_child:
+      return rank < bit ? below(rank + bit, n) : kNoPeer;
+    case Kind::fan_rise:
+      return rank != 0 && std::bit_floor(rank) == bit ? rank - std::bit_floor(rank) : kNoPeer;
     case Kind::heap_parent:
       return rank == 0 ? kNoPeer : (rank - 1) / 2;
     case Kind::heap_child:
@@ -195,6 +201,7 @@ bool Relation::is_indexed() const noexcept {
     case Kind::exchange_top:
     case Kind::transpose:
     case Kind::tree_parent:
+    case Kind::fan_parent:
     case Kind::heap_parent:
     case Kind::heap_child:
     case Kind::to_rank:
@@ -228,6 +235,9 @@ std::string Relation::family() const {
     case Kind::tree_parent:
     case Kind::tree_child:
     case Kind::tree_rise:
+    case Kind::fan_parent:
+    case Kind::fan_child:
+    case Kind::fan_rise:
       return "binomial tree";
     case Kind::heap_parent:
     case Kind::heap_child:
@@ -300,13 +310,14 @@ std::vector<KnownMap> relations_at(std::uint32_t n) {
   const auto bits = static_cast<std::int32_t>(std::bit_width(n - 1));
   for (std::int32_t i = 0; i < bits; ++i) {
     for (const Kind kind : {Kind::exchange_bit, Kind::exchange_top, Kind::shift_bit,
-                            Kind::shift_bit_back, Kind::tree_child, Kind::tree_rise}) {
+                            Kind::shift_bit_back, Kind::tree_child, Kind::tree_rise, Kind::fan_child,
+                            Kind::fan_rise}) {
       simple(kind, i);
     }
     simple(Kind::shift_part, i + 1);
     simple(Kind::shift_part_back, i + 1);
   }
-  for (const Kind kind : {Kind::tree_parent, Kind::heap_parent, Kind::transpose, Kind::mirror}) {
+  for (const Kind kind : {Kind::tree_parent, Kind::fan_parent, Kind::heap_parent, Kind::transpose, Kind::mirror}) {
     simple(kind, 0);
   }
   simple(Kind::heap_child, 0);

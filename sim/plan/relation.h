@@ -36,6 +36,9 @@ struct Relation {
     tree_parent,  // binomial tree with root 0: rank without its lowest bit
     tree_child,   // rank + 2^index, of ranks that are a multiple of 2^(index + 1)
     tree_rise,    // rank - 2^index, of ranks whose lowest bit that is
+    fan_parent,   // rank without its highest bit: the tree that grows from the lowest ranks
+    fan_child,    // rank + 2^index, of ranks below 2^index
+    fan_rise,     // rank - 2^index, of ranks whose highest bit that is
     heap_parent, heap_child,  // (rank - 1) / 2; 2 rank + 1 + index
     to_rank,      // all others to rank index
     root_to,      // rank 0 to rank index
@@ -64,6 +67,9 @@ struct Relation {
   // What relations of one kind of traffic share: "grid of 2 dimensions", "exchange".
   [[nodiscard]] std::string family() const;
   [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool is_tree() const noexcept {
+    return kind >= Kind::tree_parent && kind <= Kind::heap_child;
+  }
   // A collective's steps have consecutive indexes.
   [[nodiscard]] bool is_indexed() const noexcept;
   friend auto operator<=>(const Relation&, const Relation&) = default;

@@ -20,8 +20,9 @@ std::uint64_t whole(double value, std::uint64_t most) {
 
 class Flattener {
  public:
-  Flattener(std::uint32_t ranks, std::uint64_t most_repeats, ScaledProgram* out)
-      : ranks_(ranks), most_repeats_(most_repeats), out_(out) {}
+  Flattener(std::uint32_t ranks, std::uint64_t most_repeats, double imbalance,
+            ScaledProgram* out)
+      : ranks_(ranks), most_repeats_(most_repeats), imbalance_(imbalance), out_(out) {}
 
   void flatten(const std::vector<Node>& program) {
     for (const Node& node : program) {
@@ -40,7 +41,7 @@ class Flattener {
     one.relation = node.relation;
     one.block = node.block.get();
     one.compute = std::max(node.compute.at(ranks_), 0.0);
-    one.compute_spread = node.compute_spread;
+    one.compute_spread = node.compute_spread * imbalance_;
     if (node.kind == Node::Kind::wait) {
       one.kind = Instruction::Kind::wait;
       one.all = node.all;
@@ -110,6 +111,7 @@ class Flattener {
 
   std::uint32_t ranks_;
   std::uint64_t most_repeats_;
+  double imbalance_;
   ScaledProgram* out_;
   double messages_ = 0, all_ = 0;
 };
@@ -119,7 +121,8 @@ std::uint64_t pair_hash(std::uint32_t from, std::uint32_t to, std::uint64_t tag)
 }
 
 // Sends and receives of all pairs balance: sums of their hashes, and of their bytes.
-Status check_halves(const ScaledProgram& program) {
+Status check_halves(ScaledProgram* checked) {
+  const ScaledProgram& program = *checked;
   std::uint64_t pairs = 0, bytes = 0;
   for (std::uint32_t rank = 0; rank < program.ranks; ++rank) {
     Walk walk(program, rank, 0);
@@ -137,7 +140,14 @@ Status check_halves(const ScaledProgram& program) {
       }
     }
   }
-  if (pairs == 0 && bytes == 0) return {};
+  if (pairs == 0) {
+    if (bytes != 0) {
+      for (const Instruction& one : program.list) {
+        checked->most_bytes = std::max(checked->most_bytes, whole(one.bytes, kMostTraceBytes));
+      }
+    }
+    return {};
+  }
   return {Code::invalid,
           fmt::format("at {} ranks the pattern has messages of which one side is missing: the program "
                       "does something else there; choose a number like those of the recordings (a "
@@ -167,11 +177,11 @@ Result<std::shared_ptr<const ScaledProgram>> scale(std::shared_ptr<const Pattern
   if (ranks < 2) return Status{Code::invalid, fmt::format("{} ranks: at least 2", ranks)};
   auto program = std::make_shared<ScaledProgram>();
   program->ranks = ranks;
-  Flattener(ranks, most_repeats, program.get()).flatten(pattern->program);
+  Flattener(ranks, most_repeats, pattern->imbalance, program.get()).flatten(pattern->program);
   program->end_compute = std::max(pattern->end_compute.at(ranks), 0.0);
   program->pattern = std::move(pattern);
   if (program->messages < kMostChecked) {
-    if (Status s = check_halves(*program); !s.ok()) return s;
+    if (Status s = check_halves(program.get()); !s.ok()) return s;
   }
   return std::shared_ptr<const ScaledProgram>(std::move(program));
 }

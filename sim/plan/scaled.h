@@ -42,6 +42,8 @@ struct ScaledProgram {
   double end_compute = 0;
   // Repetitions of outer loops that are played, to those there are: by messages. 1: all.
   double played = 1;
+  // Not 0: sizes of messages differ among ranks, and receives take up to so many bytes.
+  std::uint64_t most_bytes = 0;
   double messages = 0;                      // that are played, of all ranks, about
   std::shared_ptr<const Pattern> pattern;   // what blocks point into
 };
