@@ -20,7 +20,11 @@ using Of = Law::Of;
 constexpr double kExact = 0.004;  // relative: sizes are cut to whole numbers
 constexpr double kMostBytes = 1e15;
 
-double shape(Of of, double n) {
+double pieces(std::uint32_t points, std::uint32_t among) {
+  return std::ceil(static_cast<double>(points) / std::max(among, 1U));
+}
+
+double shape(Of of, double n, std::uint32_t points = 0) {
   const auto ranks = static_cast<std::uint32_t>(std::clamp(n, 1.0, 4e9));
   const auto extents = [&](std::size_t dimensions) { return balanced(ranks, dimensions); };
   switch (of) {
@@ -62,6 +66,18 @@ double shape(Of of, double n) {
       return edge_of(ranks);
     case Of::inverse_edge:
       return 1.0 / std::max(edge_of(ranks), 1U);
+    case Of::cut_columns:
+      return pieces(points, extents(2)[0]);
+    case Of::cut_rows:
+      return pieces(points, extents(2)[1]);
+    case Of::cut_edge:
+      return pieces(points, edge_of(ranks));
+    case Of::cut_cells:
+      return pieces(points, edge_of(ranks)) * pieces(points, edge_of(ranks));
+    case Of::cut_faces:
+      return shape(Of::cut_cells, n, points) * edge_of(ranks);
+    case Of::cut_ranks:
+      return pieces(points, ranks);
     case Of::inverse_cells:
       return shape(Of::inverse_edge, n) * shape(Of::inverse_edge, n);
     case Of::log_columns:
@@ -77,6 +93,8 @@ constexpr std::array kAmounts = {
     Of::face_0,   Of::face_1,         Of::face_2,          Of::inverse_edge,    Of::inverse_cells, Of::inverse_square,
     Of::two_thirds, Of::linear,       Of::root,            Of::logarithm_up,    Of::columns,
     Of::rows,     Of::edge,           Of::square};
+constexpr std::array kCuts = {Of::cut_columns, Of::cut_rows,  Of::cut_edge,
+                             Of::cut_cells,   Of::cut_faces, Of::cut_ranks};
 constexpr std::array kCounts = {Of::constant, Of::logarithm, Of::logarithm_up, Of::linear,
                                 Of::log_columns, Of::log_rows, Of::edge, Of::columns, Of::rows,
                                 Of::root, Of::square, Of::inverse};
@@ -140,10 +158,44 @@ double left_out(Of of, bool with_rest, SizeValues values) {
   return most;
 }
 
+// Points along an edge that were cut among ranks, rounded up. Three sizes that agree to the byte are
+// no chance.
+std::optional<Law> fit_cut(SizeValues values) {
+  constexpr std::uint32_t kMostPoints = 8192;
+  constexpr double kSame = 1e-9;
+  if (values.size() < 3) return std::nullopt;
+  for (const Of of : kCuts) {
+    std::uint32_t least = 0, most = 0;
+    double factor = 0;
+    for (std::uint32_t points = 2; points <= kMostPoints; ++points) {
+      const double each = values.front().second / shape(of, values.front().first, points);
+      const bool agree = std::all_of(values.begin(), values.end(), [&](const auto& value) {
+        return std::abs(each * shape(of, value.first, points) - value.second) <=
+               kSame * value.second;
+      });
+      if (!agree) {
+        if (least != 0) break;
+        continue;
+      }
+      // More ranks than points: all values are one.
+      if (least == 0) least = points;
+      most = points;
+      factor = each;
+    }
+    if (least == 0) continue;
+    Law law;
+    law.of = of;
+    law.points = (least + most) / 2;
+    law.factor = factor;
+    if (worst(law, values, least_of(values)) <= kSame) return law;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 double Law::at(double n) const {
-  return factor * shape(of, n) + rest;
+  return factor * shape(of, n, points) + rest;
 }
 
 std::uint64_t Law::count_at(std::uint32_t n) const {
@@ -151,13 +203,16 @@ std::uint64_t Law::count_at(std::uint32_t n) const {
 }
 
 std::string Law::text() const {
-  constexpr std::array kNames = {"1",         "1/n",       "n",          "sqrt n",    "1/sqrt n",
+  constexpr std::array<std::string_view, 28> kNames = {"1",         "1/n",       "n",          "sqrt n",    "1/sqrt n",
                                  "log2 n",    "n^(-2/3)",  "n^2",        "1/n^2",     "columns",
                                  "rows",      "1/columns", "1/rows",     "1/(y z)",   "1/(x z)",
                                  "1/(x y)",   "edge",      "1/edge",     "1/edge^2", "log2 columns",
-                                 "log2 rows", "log2 n"};
+                                 "log2 rows", "log2 n",    "/columns",   "/rows",     "/edge",
+                                  "/edge, squared", "/edge, squared, times edge", "/n"};
+  const std::string_view name = kNames[static_cast<std::size_t>(of)];
+  if (points > 0) return fmt::format("{:.4g} times {}{}, rounded up", factor, points, name);
   if (of == Of::constant) return fmt::format("{:.6g}", factor + rest);
-  std::string text = fmt::format("{:.4g} {}", factor, kNames[static_cast<std::size_t>(of)]);
+  std::string text = fmt::format("{:.4g} {}", factor, name);
   if (rest != 0) text += fmt::format(" {} {:.4g}", rest < 0 ? '-' : '+', std::abs(rest));
   return text;
 }
@@ -192,6 +247,7 @@ Law fit_amount(SizeValues values, std::span<const Law::Of> first) {
   try_all(std::array{Of::constant});
   if (best && best->error <= kExact) return *best;
   best.reset();
+  if (const std::optional<Law> cut = fit_cut(values)) return *cut;
   if (!first.empty()) {
     try_all(first);
     if (best && best->error <= kNearlyRight) return *best;

@@ -24,9 +24,15 @@ struct Law {
     face_0, face_1, face_2,  // 1 / product of the two other extents of the grid of three
     edge, inverse_edge, inverse_cells,  // of the largest square within n
     log_columns, log_rows, logarithm_up,
+    // `points` cut into as many pieces, rounded up.
+    cut_columns, cut_rows, cut_edge,
+    cut_cells,  // the square of cut_edge
+    cut_faces,  // that times edge
+    cut_ranks,
   };
   Of of = Of::constant;
   double factor = 0, rest = 0;
+  std::uint32_t points = 0;  // of cut_...
   double error = 0;     // largest, relative, of the values that it was made from
   double left_out = 0;  // the same of each value predicted from the others
 

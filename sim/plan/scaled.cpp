@@ -21,8 +21,8 @@ std::uint64_t whole(double value, std::uint64_t most) {
 class Flattener {
  public:
   Flattener(std::uint32_t ranks, std::uint64_t most_repeats, double imbalance,
-            ScaledProgram* out)
-      : ranks_(ranks), most_repeats_(most_repeats), imbalance_(imbalance), out_(out) {}
+            std::uint32_t largest, ScaledProgram* out)
+      : ranks_(ranks), most_repeats_(most_repeats), imbalance_(imbalance), largest_(largest), out_(out) {}
 
   void flatten(const std::vector<Node>& program) {
     for (const Node& node : program) {
@@ -76,6 +76,11 @@ class Flattener {
       const auto last = static_cast<std::int32_t>(std::llround(std::clamp(node.last.at(ranks_), -1.0, 2e9)));
       const std::int64_t steps = std::int64_t{one.way} * (std::int64_t{last} - one.first) + 1;
       one.count = steps > 0 ? static_cast<std::uint64_t>(steps) : 0;
+      const bool waits = std::any_of(node.body.begin(), node.body.end(), [](const Node& inner) {
+        return inner.kind == Node::Kind::wait;
+      });
+      // Recordings with more partners than that at once show that nothing holds them back.
+      if (!waits && largest_ <= kAtOnce && one.count > kAtOnce) one.group = kAtOnce;
     }
     const std::size_t begin = out_->list.size();
     const std::uint64_t count = one.count;
@@ -112,6 +117,7 @@ class Flattener {
   std::uint32_t ranks_;
   std::uint64_t most_repeats_;
   double imbalance_;
+  std::uint32_t largest_;  // number of ranks that was recorded
   ScaledProgram* out_;
   double messages_ = 0, all_ = 0;
 };
@@ -176,8 +182,10 @@ Result<std::shared_ptr<const ScaledProgram>> scale(std::shared_ptr<const Pattern
                                                    std::uint64_t most_repeats) {
   if (ranks < 2) return Status{Code::invalid, fmt::format("{} ranks: at least 2", ranks)};
   auto program = std::make_shared<ScaledProgram>();
+  program->group_wait.kind = Instruction::Kind::wait;
+  program->group_wait.all = true;
   program->ranks = ranks;
-  Flattener(ranks, most_repeats, pattern->imbalance, program.get()).flatten(pattern->program);
+  Flattener(ranks, most_repeats, pattern->imbalance, pattern->sizes.back(), program.get()).flatten(pattern->program);
   program->end_compute = std::max(pattern->end_compute.at(ranks), 0.0);
   program->pattern = std::move(pattern);
   if (program->messages < kMostChecked) {
@@ -235,6 +243,9 @@ Walk::Step Walk::next() {
         frame.index += begin.way;
         if (++frame.done < begin.count) {
           at_ = one.other + 1;
+          if (begin.group > 0 && frame.done % begin.group == 0) {
+            return {&program_->group_wait, kNoPeer, 0, number_, 0};
+          }
         } else {
           frames_.pop_back();
           ++at_;
@@ -277,6 +288,7 @@ std::string fingerprint(const ScaledProgram& program) {
     hash.add(static_cast<std::uint64_t>(one.way));
     hash.add(static_cast<std::uint64_t>(one.first));
     hash.add(one.count);
+    hash.add(one.group);
     hash.add(one.tag);
     hash.add(one.bytes);
     hash.add(one.step_ratio);

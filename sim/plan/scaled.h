@@ -27,6 +27,7 @@ struct Instruction {
   std::int32_t way = 1;
   std::int32_t first = 0;
   std::uint64_t count = 0;   // repetitions
+  std::uint64_t group = 0;   // steps: a wait for all behind so many of them; 0: none
   std::uint32_t other = 0;   // loop, steps: their end; end: their beginning
   bool indexed = false;      // its relation takes the index of the steps around it
   Relation relation;
@@ -39,6 +40,7 @@ struct Instruction {
 struct ScaledProgram {
   std::uint32_t ranks = 0;
   std::vector<Instruction> list;
+  Instruction group_wait;  // behind a group of steps
   double end_compute = 0;
   // Repetitions of outer loops that are played, to those there are: by messages. 1: all.
   double played = 1;
@@ -47,6 +49,10 @@ struct ScaledProgram {
   double messages = 0;                      // that are played, of all ranks, about
   std::shared_ptr<const Pattern> pattern;   // what blocks point into
 };
+
+// Partners of a collective to which messages are under way at one time, where there are more than
+// any recording had: MPICH's MPIR_CVAR_ALLTOALL_THROTTLE.
+inline constexpr std::uint64_t kAtOnce = 32;
 
 // `most_repeats`: of an outer loop; 0: all.
 [[nodiscard]] Result<std::shared_ptr<const ScaledProgram>> scale(
