@@ -59,7 +59,8 @@ Result<sim::plan::PlanOptions> read_options(const PlanCommand& o) {
     return invalid("--jobs {}: expected 1 to {}", o.jobs, kMostJobs);
   }
   if (o.samples > 1000) return invalid("--samples {}: expected 0 to 1000", o.samples);
-  if (o.most_messages < 1000) return invalid("--messages {}: expected 1000 or more", o.most_messages);
+  if (o.most_messages < 1000)
+    return invalid("--messages {}: expected 1000 or more", o.most_messages);
   options.ranks = o.ranks;
   options.ranks_per_node.clear();
   for (const std::string& text : sim::split(o.per_node)) {
@@ -140,8 +141,7 @@ int run_plan(const PlanCommand& o) {
       fmt::print(stderr, "{}\n", line);
     }
   };
-  const Result<sim::plan::Plan> plan =
-      sim::plan::make_plan(traces, options.value(), sim::run);
+  const Result<sim::plan::Plan> plan = sim::plan::make_plan(traces, options.value(), sim::run);
   progress.clear();
   if (!plan) return fail(plan.status());
   fmt::print("{}", sim::plan::format_plan(plan.value()));

@@ -98,9 +98,9 @@ class BudgetPlot {
       inner += label(x(place), kBottom + 18, budget_text(budget), "middle");
     }
     if (mark > 0) {
-      inner += fmt::format(
-          "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" class=\"budget\"/>", kLeft,
-          kWidth - kRight, y(mark), y(mark));
+      inner +=
+          fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" class=\"budget\"/>",
+                      kLeft, kWidth - kRight, y(mark), y(mark));
     }
     for (std::size_t i = 0; i < plan_.choices.size(); ++i) {
       const Choice& choice = plan_.choices[i];
@@ -165,8 +165,8 @@ std::string bars(std::string_view title, const std::vector<Bar>& list,
     inner += label(kNames - 8, y + 16, list[row].name, "end");
     double x = kNames;
     for (const auto& [name, value] : list[row].parts) {
-      const auto i = static_cast<std::size_t>(std::find(names.begin(), names.end(), name) -
-                                              names.begin());
+      const auto i =
+          static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
       inner += fmt::format(
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\" "
           "stroke=\"#000\" stroke-width=\".4\"><title>{}: {}</title></rect>",
@@ -187,11 +187,10 @@ std::string traffic_bars(const Plan& plan) {
     for (const Traffic& kind : size.kinds) bar.parts.emplace_back(kind.kind, kind.messages);
     list.push_back(std::move(bar));
   }
-  return bars("Messages by kind of traffic, as shares", list,
-              [](double n) {
-                return value::human_count(static_cast<std::uint64_t>(std::llround(n)));
-              },
-              true);
+  return bars(
+      "Messages by kind of traffic, as shares", list,
+      [](double n) { return value::human_count(static_cast<std::uint64_t>(std::llround(n))); },
+      true);
 }
 
 std::string memory_bars(const Plan& plan) {
@@ -206,8 +205,9 @@ std::string memory_bars(const Plan& plan) {
       list.push_back(std::move(bar));
     }
   }
-  return bars("Memory by kind: peak of each in the process with most of it", list,
-              [](double n) { return value::human_bytes(static_cast<std::uint64_t>(n)); }, false);
+  return bars(
+      "Memory by kind: peak of each in the process with most of it", list,
+      [](double n) { return value::human_bytes(static_cast<std::uint64_t>(n)); }, false);
 }
 
 std::string table(const Plan& plan) {
@@ -230,14 +230,15 @@ std::string table(const Plan& plan) {
       std::string channels;
       for (const auto& [channel, share] : run.channels) {
         if (share < 0.005) continue;
-        channels += fmt::format("{}{} {:.0f} %", channels.empty() ? "" : ", ", channel, 100 * share);
+        channels +=
+            fmt::format("{}{} {:.0f} %", channels.empty() ? "" : ", ", channel, 100 * share);
       }
-      out += fmt::format(
-          "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-          time_text(run.time),
-          i == 0 ? std::string() : fmt::format("{:+.1f} %", 100 * choice.slowdown(run)),
-          value::human_bytes(run.memory), run.queue_pairs, value::human_count(run.connections),
-          html_text(channels));
+      out +=
+          fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                      time_text(run.time),
+                      i == 0 ? std::string() : fmt::format("{:+.1f} %", 100 * choice.slowdown(run)),
+                      value::human_bytes(run.memory), run.queue_pairs,
+                      value::human_count(run.connections), html_text(channels));
     }
   }
   return out + "</tbody></table>\n";
@@ -251,9 +252,10 @@ std::string findings(const Plan& plan) {
   const auto item = [&](std::string_view kind, const std::string& text) {
     out += fmt::format("<li class=\"{0}\"><b>{0}</b> {1}</li>\n", kind, html_text(text));
   };
-  item("advice", fmt::format("policy {}, {} ranks per node, budget {} a process: time {}, memory {}",
-                             choice.policy, choice.ranks_per_node, budget_text(best.budget),
-                             time_text(best.time), value::human_bytes(best.memory)));
+  item("advice",
+       fmt::format("policy {}, {} ranks per node, budget {} a process: time {}, memory {}",
+                   choice.policy, choice.ranks_per_node, budget_text(best.budget),
+                   time_text(best.time), value::human_bytes(best.memory)));
   item("limit", choice.limit);
   const auto& u = plan.uncertainty;
   if (u.samples > 0) {
@@ -264,12 +266,12 @@ std::string findings(const Plan& plan) {
   }
   const auto& error = plan.own_error;
   if (error.missing.empty()) {
-    item("error", fmt::format("{} ranks predicted from the smaller recordings: time {} instead of "
-                              "{}, memory {} instead of {}",
-                              error.ranks, time_text(error.predicted.time),
-                              time_text(error.recorded.time),
-                              value::human_bytes(error.predicted.memory),
-                              value::human_bytes(error.recorded.memory)));
+    item("error",
+         fmt::format("{} ranks predicted from the smaller recordings: time {} instead of "
+                     "{}, memory {} instead of {}",
+                     error.ranks, time_text(error.predicted.time), time_text(error.recorded.time),
+                     value::human_bytes(error.predicted.memory),
+                     value::human_bytes(error.recorded.memory)));
   } else {
     item("error", "not known: " + error.missing);
   }
@@ -299,21 +301,20 @@ std::string plan_page(const Plan& plan) {
       title, kPageStyle, html_text(plan.asked.profile.name), html_text(plan.asked.profile.device),
       plan.asked.seed);
   page += findings(plan);
-  page += "<h2>Time and memory by budget of a process</h2>\n<p class=\"hint\">Large points: the "
-          "smallest budget that stays within the dashed line.</p>\n" +
-          legend(names);
-  page += plot.draw("Time against no limit, percent",
-                    [](const Choice& choice, const Run& run) {
-                      return std::max(100 * (1 + choice.slowdown(run)), 0.0);
-                    },
-                    [](double value) { return fmt::format("{:.0f} %", value); },
-                    100 * (1 + plan.asked.within));
-  page += plot.draw("Memory of the largest process",
-                    [](const Choice&, const Run& run) { return static_cast<double>(run.memory); },
-                    [](double bytes) {
-                      return value::human_bytes(static_cast<std::uint64_t>(bytes));
-                    },
-                    0);
+  page +=
+      "<h2>Time and memory by budget of a process</h2>\n<p class=\"hint\">Large points: the "
+      "smallest budget that stays within the dashed line.</p>\n" +
+      legend(names);
+  page += plot.draw(
+      "Time against no limit, percent",
+      [](const Choice& choice, const Run& run) {
+        return std::max(100 * (1 + choice.slowdown(run)), 0.0);
+      },
+      [](double value) { return fmt::format("{:.0f} %", value); }, 100 * (1 + plan.asked.within));
+  page += plot.draw(
+      "Memory of the largest process",
+      [](const Choice&, const Run& run) { return static_cast<double>(run.memory); },
+      [](double bytes) { return value::human_bytes(static_cast<std::uint64_t>(bytes)); }, 0);
   page += memory_bars(plan);
   page += "<h2>Traffic</h2>\n" + traffic_bars(plan);
   page += "<h2>Runs</h2>\n<div class=\"scroll\">" + table(plan) + "</div>\n";

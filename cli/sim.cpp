@@ -200,15 +200,13 @@ int run_workload(const SimOptions& o) {
     return fail(invalid("--write-trace: expected one policy"));
   }
   sim::WrittenTrace written(o.workload, study.place.ranks);
-  const Result<sim::Study> result =
-      sim::run_study(study, [&](const sim::Options& options, const sim::Program& program) {
-        if (o.written_trace.empty()) return sim::run(options, program);
-        sim::Options own = options;
-        own.step = [&](std::uint32_t rank, const sim::ProgramStep& step) {
-          written.add(rank, step);
-        };
-        return sim::run(own, program);
-      });
+  const Result<sim::Study> result = sim::run_study(study, [&](const sim::Options& options,
+                                                              const sim::Program& program) {
+    if (o.written_trace.empty()) return sim::run(options, program);
+    sim::Options own = options;
+    own.step = [&](std::uint32_t rank, const sim::ProgramStep& step) { written.add(rank, step); };
+    return sim::run(own, program);
+  });
   progress.clear();
   int code = 0;
   const auto write = [&](const Status& s) {

@@ -401,7 +401,7 @@ double stated_error(const ProfileValue& value) noexcept {
     std::string_view tag;
     double part;
   };
-  constexpr Error kErrors[] = {{"S", 0.05}, {"V", 0.10}, {"F", 0.10}, {"A", 0.15},
+  constexpr Error kErrors[] = {{"S", 0.05}, {"V", 0.10}, {"F", 0.10},      {"A", 0.15},
                                {"D", 0.15}, {"R", 0.20}, {"assumed", 0.30}};
   for (const Error& error : kErrors) {
     if (value.provenance == error.tag) return error.part;

@@ -89,15 +89,14 @@ double shape(Of of, double n, std::uint32_t points = 0) {
 }
 
 constexpr std::array kAmounts = {
-    Of::constant, Of::inverse,        Of::inverse_root,    Of::inverse_columns, Of::inverse_rows,
-    Of::face_0,   Of::face_1,         Of::face_2,          Of::inverse_edge,    Of::inverse_cells, Of::inverse_square,
-    Of::two_thirds, Of::linear,       Of::root,            Of::logarithm_up,    Of::columns,
-    Of::rows,     Of::edge,           Of::square};
-constexpr std::array kCuts = {Of::cut_columns, Of::cut_rows,  Of::cut_edge,
-                             Of::cut_cells,   Of::cut_faces, Of::cut_ranks};
-constexpr std::array kCounts = {Of::constant, Of::logarithm, Of::logarithm_up, Of::linear,
-                                Of::log_columns, Of::log_rows, Of::edge, Of::columns, Of::rows,
-                                Of::root, Of::square, Of::inverse};
+    Of::constant,     Of::inverse,       Of::inverse_root,   Of::inverse_columns,
+    Of::inverse_rows, Of::face_0,        Of::face_1,         Of::face_2,
+    Of::inverse_edge, Of::inverse_cells, Of::inverse_square, Of::two_thirds,
+    Of::linear,       Of::root,          Of::logarithm_up,   Of::columns,
+    Of::rows,         Of::edge,          Of::square};
+constexpr std::array kCounts = {Of::constant,    Of::logarithm, Of::logarithm_up, Of::linear,
+                                Of::log_columns, Of::log_rows,  Of::edge,         Of::columns,
+                                Of::rows,        Of::root,      Of::square,       Of::inverse};
 
 // What errors are relative to: a value that is next to nothing among others counts as one of them.
 double least_of(SizeValues values) {
@@ -158,26 +157,27 @@ double left_out(Of of, bool with_rest, SizeValues values) {
   return most;
 }
 
-// Points along an edge that were cut among ranks, rounded up. Three sizes that agree to the byte are
-// no chance.
-std::optional<Law> fit_cut(SizeValues values) {
+// Points along an edge that were cut among ranks, rounded up. Three sizes that agree to the byte
+// are no chance.
+std::optional<Law> fit_cut(SizeValues values, std::span<const Of> shapes) {
   constexpr std::uint32_t kMostPoints = 8192;
-  constexpr double kSame = 1e-9;
+  constexpr double kSame = 1e-9, kFewestPieces = 4;
   if (values.size() < 3) return std::nullopt;
-  for (const Of of : kCuts) {
+  for (const Of of : shapes) {
+    if (of < Of::cut_columns) continue;
     std::uint32_t least = 0, most = 0;
     double factor = 0;
     for (std::uint32_t points = 2; points <= kMostPoints; ++points) {
       const double each = values.front().second / shape(of, values.front().first, points);
       const bool agree = std::all_of(values.begin(), values.end(), [&](const auto& value) {
-        return std::abs(each * shape(of, value.first, points) - value.second) <=
-               kSame * value.second;
+        return shape(of, value.first, points) >= kFewestPieces &&
+               std::abs(each * shape(of, value.first, points) - value.second) <=
+                   kSame * value.second;
       });
       if (!agree) {
         if (least != 0) break;
         continue;
       }
-      // More ranks than points: all values are one.
       if (least == 0) least = points;
       most = points;
       factor = each;
@@ -203,12 +203,34 @@ std::uint64_t Law::count_at(std::uint32_t n) const {
 }
 
 std::string Law::text() const {
-  constexpr std::array<std::string_view, 28> kNames = {"1",         "1/n",       "n",          "sqrt n",    "1/sqrt n",
-                                 "log2 n",    "n^(-2/3)",  "n^2",        "1/n^2",     "columns",
-                                 "rows",      "1/columns", "1/rows",     "1/(y z)",   "1/(x z)",
-                                 "1/(x y)",   "edge",      "1/edge",     "1/edge^2", "log2 columns",
-                                 "log2 rows", "log2 n",    "/columns",   "/rows",     "/edge",
-                                  "/edge, squared", "/edge, squared, times edge", "/n"};
+  constexpr std::array<std::string_view, 28> kNames = {"1",
+                                                       "1/n",
+                                                       "n",
+                                                       "sqrt n",
+                                                       "1/sqrt n",
+                                                       "log2 n",
+                                                       "n^(-2/3)",
+                                                       "n^2",
+                                                       "1/n^2",
+                                                       "columns",
+                                                       "rows",
+                                                       "1/columns",
+                                                       "1/rows",
+                                                       "1/(y z)",
+                                                       "1/(x z)",
+                                                       "1/(x y)",
+                                                       "edge",
+                                                       "1/edge",
+                                                       "1/edge^2",
+                                                       "log2 columns",
+                                                       "log2 rows",
+                                                       "log2 n",
+                                                       "/columns",
+                                                       "/rows",
+                                                       "/edge",
+                                                       "/edge, squared",
+                                                       "/edge, squared, times edge",
+                                                       "/n"};
   const std::string_view name = kNames[static_cast<std::size_t>(of)];
   if (points > 0) return fmt::format("{:.4g} times {}{}, rounded up", factor, points, name);
   if (of == Of::constant) return fmt::format("{:.6g}", factor + rest);
@@ -229,7 +251,7 @@ Law fit_amount(SizeValues values, std::span<const Law::Of> first) {
     for (const bool with_rest : {false, true}) {
       if (with_rest && values.size() < 3) break;
       for (const Of of : shapes) {
-        if (with_rest && of == Of::constant) continue;
+        if ((with_rest && of == Of::constant) || of >= Of::cut_columns) continue;
         std::optional<Law> law = fit(of, with_rest, values);
         if (!law) continue;
         law->left_out = left_out(of, with_rest, values);
@@ -247,7 +269,13 @@ Law fit_amount(SizeValues values, std::span<const Law::Of> first) {
   try_all(std::array{Of::constant});
   if (best && best->error <= kExact) return *best;
   best.reset();
-  if (const std::optional<Law> cut = fit_cut(values)) return *cut;
+  // In proportion to a cut without a remainder.
+  for (const Of of : first) {
+    if (of >= Of::cut_columns) continue;
+    if (const std::optional<Law> law = fit(of, false, values); law && law->error < 1e-9)
+      return *law;
+  }
+  if (const std::optional<Law> cut = fit_cut(values, first)) return *cut;
   if (!first.empty()) {
     try_all(first);
     if (best && best->error <= kNearlyRight) return *best;

@@ -16,16 +16,32 @@ namespace turnout::sim::plan {
 struct Law {
   // Of a grid of two or three dimensions: ranks along each axis, the largest first.
   enum class Of : std::uint8_t {
-    constant, inverse, linear, root, inverse_root, logarithm,
-    two_thirds,        // n^(-2/3)
-    square, inverse_square,
-    columns, rows,     // of the grid of two dimensions
-    inverse_columns, inverse_rows,
-    face_0, face_1, face_2,  // 1 / product of the two other extents of the grid of three
-    edge, inverse_edge, inverse_cells,  // of the largest square within n
-    log_columns, log_rows, logarithm_up,
+    constant,
+    inverse,
+    linear,
+    root,
+    inverse_root,
+    logarithm,
+    two_thirds,  // n^(-2/3)
+    square,
+    inverse_square,
+    columns,
+    rows,  // of the grid of two dimensions
+    inverse_columns,
+    inverse_rows,
+    face_0,
+    face_1,
+    face_2,  // 1 / product of the two other extents of the grid of three
+    edge,
+    inverse_edge,
+    inverse_cells,  // of the largest square within n
+    log_columns,
+    log_rows,
+    logarithm_up,
     // `points` cut into as many pieces, rounded up.
-    cut_columns, cut_rows, cut_edge,
+    cut_columns,
+    cut_rows,
+    cut_edge,
     cut_cells,  // the square of cut_edge
     cut_faces,  // that times edge
     cut_ranks,
@@ -33,8 +49,8 @@ struct Law {
   Of of = Of::constant;
   double factor = 0, rest = 0;
   std::uint32_t points = 0;  // of cut_...
-  double error = 0;     // largest, relative, of the values that it was made from
-  double left_out = 0;  // the same of each value predicted from the others
+  double error = 0;          // largest, relative, of the values that it was made from
+  double left_out = 0;       // the same of each value predicted from the others
 
   [[nodiscard]] double at(double n) const;
   [[nodiscard]] std::uint64_t count_at(std::uint32_t n) const;  // rounded, not below 0

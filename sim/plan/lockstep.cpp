@@ -16,7 +16,8 @@ namespace {
 
 using Kind = TraceEvent::Kind;
 constexpr std::array kKinds = {Kind::receive, Kind::send, Kind::put, Kind::get};
-constexpr std::uint32_t kHalfReady = 1U << 31, kTree = 1U << 30, kHalf = 1U << 29, kReady = 1U << 28;
+constexpr std::uint32_t kHalfReady = 1U << 31, kTree = 1U << 30, kHalf = 1U << 29,
+                        kReady = 1U << 28;
 constexpr std::uint32_t kOneSize = 4;  // see Reader::agreeing
 constexpr std::array kParts = {Part::even, Part::odd, Part::lower_half, Part::upper_half};
 // Do messages of each pair match in the order in which they were started, whatever their tags?
@@ -34,8 +35,7 @@ bool in_order(const Trace& trace) {
   return sent == received;
 }
 
-RankStarts list_of(const std::vector<TraceEvent>& events, std::uint32_t rank,
-                        bool with_tags) {
+RankStarts list_of(const std::vector<TraceEvent>& events, std::uint32_t rank, bool with_tags) {
   RankStarts list;
   std::unordered_map<std::uint32_t, std::uint32_t> pending;
   double early = 0, compute = 0;
@@ -114,8 +114,8 @@ class Reader {
     return found != under_way_.end() && found->second > 0;
   }
 
-  // How many ranks take part, times four if their messages have one size: what does not is rarely one
-  // operation. More if they are the half of those that are left, or can all go on at once: the
+  // How many ranks take part, times four if their messages have one size: what does not is rarely
+  // one operation. More if they are the half of those that are left, or can all go on at once: the
   // steps of a tree follow each other. 0: one of them would disagree.
   [[nodiscard]] std::uint32_t agreeing(const PeerMap& map, Kind kind, Part part) const {
     const std::vector<std::uint32_t>& peers = map.peers;
@@ -235,11 +235,13 @@ class Reader {
     std::vector<std::uint64_t> heads(out_.ranks);
     for (std::uint32_t rank = 0; rank < out_.ranks; ++rank) {
       const Start* const next = head(rank);
-      heads[rank] = next == nullptr
-                        ? 0
-                        : SplitMix64((std::uint64_t{next->peer} << 8) + static_cast<std::uint64_t>(next->kind) + 1 +
-                                     (is_ready(rank, *next) ? 128 : 0) +
-                                     (static_cast<std::uint64_t>(next->bytes) << 40)).next() | 1;
+      heads[rank] = next == nullptr ? 0
+                                    : SplitMix64((std::uint64_t{next->peer} << 8) +
+                                                 static_cast<std::uint64_t>(next->kind) + 1 +
+                                                 (is_ready(rank, *next) ? 128 : 0) +
+                                                 (static_cast<std::uint64_t>(next->bytes) << 40))
+                                              .next() |
+                                          1;
     }
     auto found = chosen_.find(heads);
     if (found == chosen_.end()) {

@@ -33,10 +33,10 @@ struct Start {
   TraceEvent::Kind kind = TraceEvent::Kind::send;
   std::uint32_t peer = 0;
   double bytes = 0;
-  std::uint64_t tag = 0;             // 0 unless messages of a pair overtake each other
-  double early = 0, compute = 0;     // ns before it: until the first wait before it, and after
-  std::uint32_t waited = kNever;     // the last operation that was started before its wait
-  std::uint32_t item = 0;            // of Lockstep that it became part of
+  std::uint64_t tag = 0;          // 0 unless messages of a pair overtake each other
+  double early = 0, compute = 0;  // ns before it: until the first wait before it, and after
+  std::uint32_t waited = kNever;  // the last operation that was started before its wait
+  std::uint32_t item = 0;         // of Lockstep that it became part of
 };
 struct RankStarts {
   std::vector<Start> list;
@@ -56,11 +56,11 @@ struct Totals {
 struct Item {
   bool is_wait = false;
   TraceEvent::Kind kind = TraceEvent::Kind::send;
-  std::uint32_t map = 0;    // into Lockstep::maps; of a wait, that of the operation behind it
-  std::uint64_t tag = 0;    // 0 unless messages of a pair overtake each other
+  std::uint32_t map = 0;  // into Lockstep::maps; of a wait, that of the operation behind it
+  std::uint64_t tag = 0;  // 0 unless messages of a pair overtake each other
   Amount bytes;
-  Amount compute;           // ns, directly before it, of those who take part
-  bool all = false;         // wait: for everything; else for operations so many items back
+  Amount compute;    // ns, directly before it, of those who take part
+  bool all = false;  // wait: for everything; else for operations so many items back
   std::vector<std::uint32_t> back;
 };
 
@@ -73,7 +73,7 @@ struct Lockstep {
   std::uint32_t ranks = 0;
   std::vector<PeerMap> maps;
   std::vector<Item> items;
-  std::uint64_t irregular = 0;     // messages without a relation
+  std::uint64_t irregular = 0;  // messages without a relation
 };
 
 [[nodiscard]] Lockstep read_lockstep(std::vector<RankStarts> ranks);

@@ -20,7 +20,7 @@ using Kind = Node::Kind;
 // A node of the largest size before its laws are known.
 struct Draft {
   Kind kind = Kind::operation;
-  Item item;                      // operation, wait
+  Item item;                       // operation, wait
   std::vector<Relation> possible;  // that all sizes read so far agree with; of steps: the one
   double ratio = 1;
   std::uint64_t count = 1;
@@ -170,8 +170,7 @@ class StepFinder {
           if (now.all != before.all || now.back != before.back) return found;
           continue;
         }
-        const std::int32_t index =
-            found.first + way * static_cast<std::int32_t>(found.repeats);
+        const std::int32_t index = found.first + way * static_cast<std::int32_t>(found.repeats);
         if (index < 0 || now.kind != before.kind || now.tag != before.tag ||
             !agrees(now, found.relations[q], index) ||
             !close(before.bytes.mean() * found.ratios[q], now.bytes.mean(), 0.02)) {
@@ -597,9 +596,9 @@ void choose_relations(Drafts* program) {
     }
     // Of those that explain as much, the one that is known from all the fewest axes: by name,
     // exchanges and shifts come before stencils.
-    const auto best = std::max_element(
-        explains.begin(), explains.end(),
-        [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto best =
+        std::max_element(explains.begin(), explains.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
     const Group group = best->first;
     std::vector<Draft*> rest;
     for (Draft* const draft : left) {
@@ -632,8 +631,11 @@ void choose_relations(Drafts* program) {
 
 // How faces between neighbours shrink.
 std::vector<Law::Of> shapes_of(const Relation& relation) {
-  if (relation.kind != Relation::Kind::grid) return {};
-  if (relation.square) return {Law::Of::inverse_edge, Law::Of::inverse_cells};
+  if (relation.kind != Relation::Kind::grid) return {Law::Of::cut_ranks};
+  if (relation.square) {
+    return {Law::Of::cut_edge, Law::Of::cut_cells, Law::Of::cut_faces, Law::Of::inverse_edge,
+            Law::Of::inverse_cells};
+  }
   std::vector<int> axes;
   for (std::int32_t rest = relation.index, d = 0; d < relation.dimensions; ++d, rest /= 3) {
     if (rest % 3 != 1) axes.push_back(d);
@@ -644,14 +646,15 @@ std::vector<Law::Of> shapes_of(const Relation& relation) {
     return {kFaces[axes.front()]};
   }
   if (relation.dimensions != 2) return {};
-  return {axes.front() == 0 ? Law::Of::inverse_rows : Law::Of::inverse_columns};
+  if (axes.front() == 0) return {Law::Of::cut_rows, Law::Of::inverse_rows};
+  return {Law::Of::cut_columns, Law::Of::inverse_columns};
 }
 
 using Points = std::vector<std::pair<std::uint32_t, double>>;
 
 struct Sizes {
-  std::vector<std::uint32_t> ranks;              // rising; the last is the largest
-  std::vector<const std::vector<Seen>*> seen;    // of each but the largest
+  std::vector<std::uint32_t> ranks;            // rising; the last is the largest
+  std::vector<const std::vector<Seen>*> seen;  // of each but the largest
   Law compute_scale, bytes_scale;  // of the whole; of bytes only where one size alone explains
   bool whole_only = false;
 };
@@ -703,14 +706,14 @@ class Laws {
       node.tag = draft.item.tag;
       node.step_ratio = draft.ratio;
       set_relation(draft, &node);
-      node.bytes = fit_amount(points(draft, draft.item.bytes.mean(),
-                                     [](const Seen& seen) { return seen.bytes; }),
-                              shapes_of(node.relation));
+      node.bytes = fit_amount(
+          points(draft, draft.item.bytes.mean(), [](const Seen& seen) { return seen.bytes; }),
+          shapes_of(node.relation));
       note_error(node.bytes);
       const double own = draft.item.compute.mean() + waited;
       if (own > 0) {
-        node.compute = fit_amount(
-            points(draft, own, [](const Seen& seen) { return seen.compute.mean(); }));
+        node.compute =
+            fit_amount(points(draft, own, [](const Seen& seen) { return seen.compute.mean(); }));
         node.compute_spread = draft.item.compute.spread();
       }
       if (sizes_.whole_only) {
@@ -721,19 +724,20 @@ class Laws {
     }
     if (draft.kind == Kind::loop) {
       bool exact = true;
-      node.count = fit_count(points(draft, static_cast<double>(draft.count),
-                                    [](const Seen& seen) { return static_cast<double>(seen.count); }),
-                             &exact);
+      node.count =
+          fit_count(points(draft, static_cast<double>(draft.count),
+                           [](const Seen& seen) { return static_cast<double>(seen.count); }),
+                    &exact);
       if (!exact) note_error(node.count);
     } else {
       bool exact = true;
       node.way = draft.way;
-      node.first = step_law(points(draft, draft.first,
-                                   [](const Seen& seen) { return double{1} * seen.first; }),
-                            &exact);
-      node.last = step_law(points(draft, draft.last,
-                                  [](const Seen& seen) { return double{1} * seen.last; }),
-                           &exact);
+      node.first = step_law(
+          points(draft, draft.first, [](const Seen& seen) { return double{1} * seen.first; }),
+          &exact);
+      node.last = step_law(
+          points(draft, draft.last, [](const Seen& seen) { return double{1} * seen.last; }),
+          &exact);
       if (!exact) note_error(node.last);
     }
     node.body = nodes(draft.body);
@@ -778,8 +782,8 @@ class Laws {
     if (draft.kind == Kind::wait) return;
     std::shared_ptr<const std::vector<std::uint32_t>>& block = blocks_[draft.item.map];
     if (block == nullptr) {
-      block = std::make_shared<const std::vector<std::uint32_t>>(
-          largest_.maps[draft.item.map].peers);
+      block =
+          std::make_shared<const std::vector<std::uint32_t>>(largest_.maps[draft.item.map].peers);
     }
     node->block = block;
   }
@@ -856,9 +860,8 @@ Result<std::vector<Sample>> samples_of(std::span<const Trace> traces) {
     }
     samples.push_back({&trace, std::move(starts), totals});
   }
-  std::sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) {
-    return a.trace->ranks() < b.trace->ranks();
-  });
+  std::sort(samples.begin(), samples.end(),
+            [](const Sample& a, const Sample& b) { return a.trace->ranks() < b.trace->ranks(); });
   for (std::size_t i = 1; i < samples.size(); ++i) {
     const Trace &a = *samples[i - 1].trace, &b = *samples[i].trace;
     if (a.ranks() == b.ranks()) {

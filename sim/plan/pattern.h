@@ -39,7 +39,7 @@ struct Node {
   Law compute;            // ns before it
   double compute_spread = 0;
   // wait
-  bool all = false;                 // else for operations so many back
+  bool all = false;  // else for operations so many back
   std::vector<std::uint32_t> back;
   // loop: count; steps: first, last, way
   Law count, first, last;
@@ -50,13 +50,13 @@ struct Node {
 struct Pattern {
   std::vector<std::uint32_t> sizes;  // that it explains, rising
   std::vector<Node> program;
-  Law end_compute;                   // ns of a rank, behind everything
-  std::vector<std::string> notes;    // what a reader should know: sizes left out, laws that fit badly
+  Law end_compute;                 // ns of a rank, behind everything
+  std::vector<std::string> notes;  // what a reader should know: sizes left out, laws that fit badly
   // Of the differences between the computation of ranks and repetitions, this part is played; see
   // make_plan().
   double imbalance = 1;
-  double irregular = 0;              // share of the messages of the largest size
-  double fit_error = 0;              // largest relative error of a law, by bytes and repetitions
+  double irregular = 0;  // share of the messages of the largest size
+  double fit_error = 0;  // largest relative error of a law, by bytes and repetitions
 };
 
 // At least one trace; of several, different sizes.

@@ -40,8 +40,9 @@ Run run_of(std::uint64_t budget, const Result<Study>& study) {
   run.messages = outcome.messages;
   run.misses = outcome.world.second_misses;
   for (const Channels& channel : outcome.channels) {
-    run.channels.emplace_back(channel.channel, static_cast<double>(channel.messages) /
-                                                   std::max(static_cast<double>(outcome.messages), 1.0));
+    run.channels.emplace_back(channel.channel,
+                              static_cast<double>(channel.messages) /
+                                  std::max(static_cast<double>(outcome.messages), 1.0));
   }
   return run;
 }
@@ -60,7 +61,8 @@ class Search {
         choices.push_back({policy, per_node, {}, 0, {}});
       }
     }
-    std::vector<std::uint64_t> budgets = options_.budgets.empty() ? usual_budgets() : options_.budgets;
+    std::vector<std::uint64_t> budgets =
+        options_.budgets.empty() ? usual_budgets() : options_.budgets;
     std::sort(budgets.rbegin(), budgets.rend());
     std::vector<Choice*> going;
     for (Choice& choice : choices) going.push_back(&choice);
@@ -95,10 +97,10 @@ class Search {
     std::vector<StudyOptions> studies;
     for (const Choice* const choice : choices) {
       StudyOptions study;
-      study.title = fmt::format("{}, {}, {} per node", subject_.name,
-                                budget == kNoBudget ? std::string("no limit")
-                                                    : value::print_bytes(budget),
-                                choice->ranks_per_node);
+      study.title =
+          fmt::format("{}, {}, {} per node", subject_.name,
+                      budget == kNoBudget ? std::string("no limit") : value::print_bytes(budget),
+                      choice->ranks_per_node);
       study.workload = "plan";
       study.options = {{"program", subject_.identity}};
       study.make = subject_.make;
@@ -118,8 +120,8 @@ class Search {
     if (!results) return results.status();
     for (std::size_t i = 0; i < choices.size(); ++i) {
       const Result<Study>& result = results.value()[i];
-      if (!result && (result.status().code() == Code::invalid ||
-                      result.status().code() == Code::no_device) &&
+      if (!result &&
+          (result.status().code() == Code::invalid || result.status().code() == Code::no_device) &&
           budget == kNoBudget) {
         return result.status();
       }
@@ -170,10 +172,11 @@ std::string limit_of(const Choice& choice, const NamedValues& settings) {
                        best.queue_pairs);
   }
   constexpr double kManyMisses = 0.2;
-  const double misses = static_cast<double>(best.misses) /
-                        std::max(static_cast<double>(best.messages), 1.0);
+  const double misses =
+      static_cast<double>(best.misses) / std::max(static_cast<double>(best.messages), 1.0);
   if (misses > kManyMisses) {
-    return fmt::format("the adapter's cache of connection state: {:.2f} misses per message", misses);
+    return fmt::format("the adapter's cache of connection state: {:.2f} misses per message",
+                       misses);
   }
   return "nothing of Turnout: the smallest budget tried is within";
 }
@@ -190,8 +193,8 @@ Result<Prediction> predict(std::shared_ptr<const Pattern> pattern, std::uint32_t
   auto program = scale(pattern, ranks);
   if (!program) return program.status();
   constexpr std::uint64_t kFewest = 4;
-  for (std::uint64_t most = 4096; program.value()->messages > options.most_messages && most >= kFewest;
-       most /= 2) {
+  for (std::uint64_t most = 4096;
+       program.value()->messages > options.most_messages && most >= kFewest; most /= 2) {
     auto shorter = scale(pattern, ranks, most);
     if (!shorter) return shorter.status();
     if (shorter.value()->played < 1) {
@@ -284,9 +287,8 @@ Result<Uncertainty> vary_costs(const Plan& plan, std::shared_ptr<const Pattern> 
 }
 
 const Trace& largest_of(std::span<const Trace> traces) {
-  return *std::max_element(traces.begin(), traces.end(), [](const Trace& a, const Trace& b) {
-    return a.ranks() < b.ranks();
-  });
+  return *std::max_element(traces.begin(), traces.end(),
+                           [](const Trace& a, const Trace& b) { return a.ranks() < b.ranks(); });
 }
 
 Result<Subject> subject_of(const Trace& trace) {
@@ -327,10 +329,12 @@ Status choose_imbalance(const Trace& largest, const PlanOptions& options, const 
     pattern->imbalance = part;
     const auto program = scale(std::make_shared<const Pattern>(*pattern), largest.ranks());
     if (!program) return {};
-    const Subject subject{fmt::format("imbalance {}", part), fingerprint(*program.value()),
-                          [program = program.value(), seed = options.seed](const Place&)
-                              -> Result<Instance> { return make_scaled(program, seed); },
-                          largest.ranks()};
+    const Subject subject{
+        fmt::format("imbalance {}", part), fingerprint(*program.value()),
+        [program = program.value(), seed = options.seed](const Place&) -> Result<Instance> {
+          return make_scaled(program, seed);
+        },
+        largest.ranks()};
     const Result<std::vector<Choice>> played = search(subject, one, runner);
     if (!played) return played.status();
     const double off = played.value().front().free().time - wanted;
@@ -366,9 +370,8 @@ Result<OwnError> own_error(std::span<const Trace> traces, const Plan& plan,
   if (Status s = choose_imbalance(largest_of(others), one, runner, &pattern.value()); !s.ok()) {
     return s;
   }
-  const Result<Prediction> predicted =
-      predict(std::make_shared<const Pattern>(std::move(pattern).value()), largest.ranks(), one,
-              runner);
+  const Result<Prediction> predicted = predict(
+      std::make_shared<const Pattern>(std::move(pattern).value()), largest.ranks(), one, runner);
   if (!predicted) {
     error.missing = predicted.status().text();
     return error;
@@ -398,9 +401,10 @@ void warn(Plan* plan) {
         100 * plan->pattern.irregular, plan->asked.ranks, plan->pattern.sizes.back()));
   }
   if (plan->pattern.fit_error > 0.1) {
-    warnings.push_back(fmt::format("some sizes or repetitions follow no law well: up to {:.0f} % off "
-                                   "at a recorded size",
-                                   100 * plan->pattern.fit_error));
+    warnings.push_back(
+        fmt::format("some sizes or repetitions follow no law well: up to {:.0f} % off "
+                    "at a recorded size",
+                    100 * plan->pattern.fit_error));
   }
   Settings settings = Settings::defaults();
   for (const auto& [name, text] : plan->asked.settings) {
@@ -414,8 +418,7 @@ void warn(Plan* plan) {
         "what was played takes {}, less than the interval between two decisions ({}): a longer run "
         "may use more channels and memory; record more repetitions, or set --set interval=1ms here "
         "and TURNOUT_INTERVAL in the job",
-        print_time(static_cast<Picoseconds>(time)),
-        value::print_duration(settings.interval)));
+        print_time(static_cast<Picoseconds>(time)), value::print_duration(settings.interval)));
   }
   if (plan->played < 1) {
     warnings.push_back(fmt::format(

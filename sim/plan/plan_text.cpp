@@ -79,8 +79,8 @@ std::string traffic_table(const Plan& plan) {
 }
 
 std::string runs_table(const Plan& plan) {
-  Rows rows = {{"policy", "per node", "budget", "time", "", "memory", "RC queue pairs",
-                "connections", ""}};
+  Rows rows = {
+      {"policy", "per node", "budget", "time", "", "memory", "RC queue pairs", "connections", ""}};
   for (std::size_t c = 0; c < plan.choices.size(); ++c) {
     const Choice& choice = plan.choices[c];
     for (std::size_t i = 0; i < choice.runs.size(); ++i) {
@@ -96,8 +96,8 @@ std::string runs_table(const Plan& plan) {
       } else {
         row.insert(row.end(), {"fails", "", "", "", ""});
       }
-      row.emplace_back(i == choice.advised && i > 0 ? (c == plan.best ? "<- advised" : "<- smallest")
-                                                    : "");
+      row.emplace_back(
+          i == choice.advised && i > 0 ? (c == plan.best ? "<- advised" : "<- smallest") : "");
       rows.push_back(std::move(row));
     }
   }
@@ -128,17 +128,18 @@ std::string advice(const Plan& plan) {
   const Run& best = choice.best();
   std::string text;
   if (choice.advised > 0) {
-    text = fmt::format("Advice for {} ranks, {} per node: policy {} with a budget of {} a process "
-                       "({} a node): {:+.1f} % of the time without a limit, {} used.\n",
-                       value::human_count(plan.asked.ranks), choice.ranks_per_node, choice.policy,
-                       budget_text(best.budget),
-                       value::human_bytes(best.budget * choice.ranks_per_node),
-                       100 * choice.slowdown(best), value::human_bytes(best.memory));
+    text = fmt::format(
+        "Advice for {} ranks, {} per node: policy {} with a budget of {} a process "
+        "({} a node): {:+.1f} % of the time without a limit, {} used.\n",
+        value::human_count(plan.asked.ranks), choice.ranks_per_node, choice.policy,
+        budget_text(best.budget), value::human_bytes(best.budget * choice.ranks_per_node),
+        100 * choice.slowdown(best), value::human_bytes(best.memory));
   } else {
-    text = fmt::format("Advice for {} ranks, {} per node: policy {} without a smaller budget: none "
-                       "of those tried stays within {:g} %. It uses {} a process.\n",
-                       value::human_count(plan.asked.ranks), choice.ranks_per_node, choice.policy,
-                       100 * plan.asked.within, value::human_bytes(best.memory));
+    text = fmt::format(
+        "Advice for {} ranks, {} per node: policy {} without a smaller budget: none "
+        "of those tried stays within {:g} %. It uses {} a process.\n",
+        value::human_count(plan.asked.ranks), choice.ranks_per_node, choice.policy,
+        100 * plan.asked.within, value::human_bytes(best.memory));
   }
   return text + fmt::format("What limits it: {}\n", choice.limit);
 }
@@ -169,18 +170,20 @@ std::string format_plan(const Plan& plan) {
   for (const std::uint32_t ranks : plan.pattern.sizes) {
     sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", ranks);
   }
-  std::string text = fmt::format("Pattern of the recordings at {} ranks; shares of the messages\n{}",
-                                 sizes, traffic_table(plan));
-  text += fmt::format("\nRuns at {} ranks, profile {} (modelled, not measured)\n{}\n",
-                      value::human_count(plan.asked.ranks), plan.asked.profile.name,
-                      runs_table(plan));
+  std::string text =
+      fmt::format("Pattern of the recordings at {} ranks; shares of the messages\n{}", sizes,
+                  traffic_table(plan));
+  text +=
+      fmt::format("\nRuns at {} ranks, profile {} (modelled, not measured)\n{}\n",
+                  value::human_count(plan.asked.ranks), plan.asked.profile.name, runs_table(plan));
   text += advice(plan);
   const Uncertainty& u = plan.uncertainty;
   if (u.samples > 0) {
-    text += fmt::format("Uncertainty: with costs varied by their errors, {} times: time {} to {}, "
-                        "median {}; the budget stays within {:g} % in {} of {}\n",
-                        u.samples, time_text(u.least), time_text(u.most), time_text(u.median),
-                        100 * plan.asked.within, u.within, u.samples);
+    text += fmt::format(
+        "Uncertainty: with costs varied by their errors, {} times: time {} to {}, "
+        "median {}; the budget stays within {:g} % in {} of {}\n",
+        u.samples, time_text(u.least), time_text(u.most), time_text(u.median),
+        100 * plan.asked.within, u.within, u.samples);
   }
   text += own_error_text(plan);
   for (const std::string& warning : plan.warnings) text += fmt::format("Note: {}\n", warning);

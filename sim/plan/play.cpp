@@ -28,7 +28,8 @@ Task play(Rank rank, std::shared_ptr<const ScaledProgram> program, std::uint64_t
           request = co_await rank.iget(step.peer, step.bytes);
           break;
         case TraceEvent::Kind::receive:
-          request = co_await rank.irecv(step.peer, std::max(step.bytes, program->most_bytes), one.tag);
+          request =
+              co_await rank.irecv(step.peer, std::max(step.bytes, program->most_bytes), one.tag);
           break;
         default:
           request = co_await rank.isend(step.peer, step.bytes, one.tag);
@@ -66,8 +67,7 @@ Task play(Rank rank, std::shared_ptr<const ScaledProgram> program, std::uint64_t
 
 Instance make_scaled(std::shared_ptr<const ScaledProgram> program, std::uint64_t seed) {
   const auto phases = std::make_shared<Phases>();
-  return {[program, phases, seed](Rank rank) { return play(rank, program, seed, phases); },
-          phases};
+  return {[program, phases, seed](Rank rank) { return play(rank, program, seed, phases); }, phases};
 }
 
 }  // namespace turnout::sim::plan

@@ -133,9 +133,8 @@ std::uint32_t reach(const Relation& r, std::uint32_t rank, std::uint32_t n,
     case Kind::column_shift_back: {
       const std::uint32_t columns = columns_of(n), rows = n / columns;
       const std::uint32_t row = rank / columns, column = rank % columns;
-      const std::int64_t by = r.kind == Kind::row_shift || r.kind == Kind::column_shift
-                                  ? index
-                                  : -std::int64_t{index};
+      const std::int64_t by =
+          r.kind == Kind::row_shift || r.kind == Kind::column_shift ? index : -std::int64_t{index};
       return r.kind == Kind::row_shift || r.kind == Kind::row_shift_back
                  ? row * columns + shifted(column, columns, by)
                  : shifted(row, rows, by) * columns + column;
@@ -186,8 +185,7 @@ std::uint32_t edge_of(std::uint32_t n) noexcept {
   return edge;
 }
 
-std::uint32_t Relation::peer(std::uint32_t rank, std::uint32_t n,
-                             std::int32_t at) const noexcept {
+std::uint32_t Relation::peer(std::uint32_t rank, std::uint32_t n, std::int32_t at) const noexcept {
   if (!takes_part(part, rank, n)) return kNoPeer;
   const std::uint32_t to = reach(*this, rank, n, at);
   return to == rank ? kNoPeer : to;
@@ -309,15 +307,16 @@ std::vector<KnownMap> relations_at(std::uint32_t n) {
   add_grids(n, &maps);
   const auto bits = static_cast<std::int32_t>(std::bit_width(n - 1));
   for (std::int32_t i = 0; i < bits; ++i) {
-    for (const Kind kind : {Kind::exchange_bit, Kind::exchange_top, Kind::shift_bit,
-                            Kind::shift_bit_back, Kind::tree_child, Kind::tree_rise, Kind::fan_child,
-                            Kind::fan_rise}) {
+    for (const Kind kind :
+         {Kind::exchange_bit, Kind::exchange_top, Kind::shift_bit, Kind::shift_bit_back,
+          Kind::tree_child, Kind::tree_rise, Kind::fan_child, Kind::fan_rise}) {
       simple(kind, i);
     }
     simple(Kind::shift_part, i + 1);
     simple(Kind::shift_part_back, i + 1);
   }
-  for (const Kind kind : {Kind::tree_parent, Kind::fan_parent, Kind::heap_parent, Kind::transpose, Kind::mirror}) {
+  for (const Kind kind :
+       {Kind::tree_parent, Kind::fan_parent, Kind::heap_parent, Kind::transpose, Kind::mirror}) {
     simple(kind, 0);
   }
   simple(Kind::heap_child, 0);

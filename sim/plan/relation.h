@@ -29,17 +29,18 @@ struct Relation {
     shift_bit_back,
     shift_part,  // (rank + n / 2^index) mod n
     shift_part_back,
-    exchange,     // rank xor index
+    exchange,      // rank xor index
     exchange_bit,  // rank xor 2^index
     exchange_top,  // rank xor n / 2^(index + 1)
-    transpose,    // of a square of ranks, or of pairs of them
-    tree_parent,  // binomial tree with root 0: rank without its lowest bit
-    tree_child,   // rank + 2^index, of ranks that are a multiple of 2^(index + 1)
-    tree_rise,    // rank - 2^index, of ranks whose lowest bit that is
-    fan_parent,   // rank without its highest bit: the tree that grows from the lowest ranks
-    fan_child,    // rank + 2^index, of ranks below 2^index
-    fan_rise,     // rank - 2^index, of ranks whose highest bit that is
-    heap_parent, heap_child,  // (rank - 1) / 2; 2 rank + 1 + index
+    transpose,     // of a square of ranks, or of pairs of them
+    tree_parent,   // binomial tree with root 0: rank without its lowest bit
+    tree_child,    // rank + 2^index, of ranks that are a multiple of 2^(index + 1)
+    tree_rise,     // rank - 2^index, of ranks whose lowest bit that is
+    fan_parent,    // rank without its highest bit: the tree that grows from the lowest ranks
+    fan_child,     // rank + 2^index, of ranks below 2^index
+    fan_rise,      // rank - 2^index, of ranks whose highest bit that is
+    heap_parent,
+    heap_child,   // (rank - 1) / 2; 2 rank + 1 + index
     to_rank,      // all others to rank index
     root_to,      // rank 0 to rank index
     one_to_root,  // rank index to rank 0
@@ -47,8 +48,8 @@ struct Relation {
     row_shift_back,
     column_shift,
     column_shift_back,
-    mirror,       // n - 1 - rank
-    blocks,       // what no rule explains: ranks in blocks as they were recorded
+    mirror,  // n - 1 - rank
+    blocks,  // what no rule explains: ranks in blocks as they were recorded
   };
   Kind kind = Kind::blocks;
   // Of grids: dimensions, periodic or not, and what part of the ranks is on it.

@@ -15,14 +15,19 @@ namespace {
 constexpr std::uint64_t kMostRepeats = 1'000'000'000;
 
 std::uint64_t whole(double value, std::uint64_t most) {
-  return static_cast<std::uint64_t>(std::llround(std::clamp(value, 0.0, static_cast<double>(most))));
+  return static_cast<std::uint64_t>(
+      std::llround(std::clamp(value, 0.0, static_cast<double>(most))));
 }
 
 class Flattener {
  public:
   Flattener(std::uint32_t ranks, std::uint64_t most_repeats, double imbalance,
             std::uint32_t largest, ScaledProgram* out)
-      : ranks_(ranks), most_repeats_(most_repeats), imbalance_(imbalance), largest_(largest), out_(out) {}
+      : ranks_(ranks),
+        most_repeats_(most_repeats),
+        imbalance_(imbalance),
+        largest_(largest),
+        out_(out) {}
 
   void flatten(const std::vector<Node>& program) {
     for (const Node& node : program) {
@@ -72,15 +77,22 @@ class Flattener {
     } else {
       one.kind = Instruction::Kind::steps;
       one.way = node.way;
-      one.first = static_cast<std::int32_t>(std::llround(std::clamp(node.first.at(ranks_), -1.0, 2e9)));
-      const auto last = static_cast<std::int32_t>(std::llround(std::clamp(node.last.at(ranks_), -1.0, 2e9)));
+      one.first =
+          static_cast<std::int32_t>(std::llround(std::clamp(node.first.at(ranks_), -1.0, 2e9)));
+      const auto last =
+          static_cast<std::int32_t>(std::llround(std::clamp(node.last.at(ranks_), -1.0, 2e9)));
       const std::int64_t steps = std::int64_t{one.way} * (std::int64_t{last} - one.first) + 1;
       one.count = steps > 0 ? static_cast<std::uint64_t>(steps) : 0;
       const bool waits = std::any_of(node.body.begin(), node.body.end(), [](const Node& inner) {
         return inner.kind == Node::Kind::wait;
       });
       // Recordings with more partners than that at once show that nothing holds them back.
-      if (!waits && largest_ <= kAtOnce && one.count > kAtOnce) one.group = kAtOnce;
+      const bool to_all = std::any_of(node.body.begin(), node.body.end(), [](const Node& inner) {
+        return inner.relation.kind == Relation::Kind::shift ||
+               inner.relation.kind == Relation::Kind::shift_back ||
+               inner.relation.kind == Relation::Kind::exchange;
+      });
+      if (to_all && !waits && largest_ <= kAtOnce && one.count > kAtOnce) one.group = kAtOnce;
     }
     const std::size_t begin = out_->list.size();
     const std::uint64_t count = one.count;
@@ -154,11 +166,12 @@ Status check_halves(ScaledProgram* checked) {
     }
     return {};
   }
-  return {Code::invalid,
-          fmt::format("at {} ranks the pattern has messages of which one side is missing: the program "
-                      "does something else there; choose a number like those of the recordings (a "
-                      "power of 2, a square)",
-                      program.ranks)};
+  return {
+      Code::invalid,
+      fmt::format("at {} ranks the pattern has messages of which one side is missing: the program "
+                  "does something else there; choose a number like those of the recordings (a "
+                  "power of 2, a square)",
+                  program.ranks)};
 }
 
 // Of numbers, one after the other.
@@ -185,7 +198,8 @@ Result<std::shared_ptr<const ScaledProgram>> scale(std::shared_ptr<const Pattern
   program->group_wait.kind = Instruction::Kind::wait;
   program->group_wait.all = true;
   program->ranks = ranks;
-  Flattener(ranks, most_repeats, pattern->imbalance, pattern->sizes.back(), program.get()).flatten(pattern->program);
+  Flattener(ranks, most_repeats, pattern->imbalance, pattern->sizes.back(), program.get())
+      .flatten(pattern->program);
   program->end_compute = std::max(pattern->end_compute.at(ranks), 0.0);
   program->pattern = std::move(pattern);
   if (program->messages < kMostChecked) {

@@ -26,10 +26,10 @@ struct Instruction {
   bool all = false;
   std::int32_t way = 1;
   std::int32_t first = 0;
-  std::uint64_t count = 0;   // repetitions
-  std::uint64_t group = 0;   // steps: a wait for all behind so many of them; 0: none
-  std::uint32_t other = 0;   // loop, steps: their end; end: their beginning
-  bool indexed = false;      // its relation takes the index of the steps around it
+  std::uint64_t count = 0;  // repetitions
+  std::uint64_t group = 0;  // steps: a wait for all behind so many of them; 0: none
+  std::uint32_t other = 0;  // loop, steps: their end; end: their beginning
+  bool indexed = false;     // its relation takes the index of the steps around it
   Relation relation;
   const std::vector<std::uint32_t>* block = nullptr;
   double bytes = 0, step_ratio = 1, compute = 0, compute_spread = 0;
@@ -46,8 +46,8 @@ struct ScaledProgram {
   double played = 1;
   // Not 0: sizes of messages differ among ranks, and receives take up to so many bytes.
   std::uint64_t most_bytes = 0;
-  double messages = 0;                      // that are played, of all ranks, about
-  std::shared_ptr<const Pattern> pattern;   // what blocks point into
+  double messages = 0;                     // that are played, of all ranks, about
+  std::shared_ptr<const Pattern> pattern;  // what blocks point into
 };
 
 // Partners of a collective to which messages are under way at one time, where there are more than

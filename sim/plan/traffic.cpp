@@ -74,8 +74,8 @@ std::vector<Traffic> traffic_at(const Pattern& pattern, std::uint32_t n) {
   }
   std::vector<Traffic> kinds;
   for (const auto& [name, sum] : sums) {
-    kinds.push_back({name, sum.messages * n / walked, sum.bytes * n / walked,
-                     sum.partners / walked});
+    kinds.push_back(
+        {name, sum.messages * n / walked, sum.bytes * n / walked, sum.partners / walked});
   }
   std::stable_sort(kinds.begin(), kinds.end(),
                    [](const Traffic& a, const Traffic& b) { return a.messages > b.messages; });
