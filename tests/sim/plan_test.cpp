@@ -2,6 +2,7 @@
 // Patterns found in traces of 8, 16 and 32 ranks, at 64; laws; the search for a budget.
 #include "sim/plan/plan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
