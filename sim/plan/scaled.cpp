@@ -87,11 +87,17 @@ class Flattener {
         return inner.kind == Node::Kind::wait;
       });
       // Recordings with more partners than that at once show that nothing holds them back.
-      const bool to_all = std::any_of(node.body.begin(), node.body.end(), [](const Node& inner) {
-        return inner.relation.kind == Relation::Kind::shift ||
-               inner.relation.kind == Relation::Kind::shift_back ||
-               inner.relation.kind == Relation::Kind::exchange;
-      });
+      // Receives alone are not waited for before anything was sent.
+      const auto goes_to_all = [&](TraceEvent::Kind kind) {
+        return std::any_of(node.body.begin(), node.body.end(), [&](const Node& inner) {
+          return inner.kind == Node::Kind::operation && inner.operation == kind &&
+                 (inner.relation.kind == Relation::Kind::shift ||
+                  inner.relation.kind == Relation::Kind::shift_back ||
+                  inner.relation.kind == Relation::Kind::exchange);
+        });
+      };
+      const bool to_all =
+          goes_to_all(TraceEvent::Kind::send) && goes_to_all(TraceEvent::Kind::receive);
       if (to_all && !waits && largest_ <= kAtOnce && one.count > kAtOnce) one.group = kAtOnce;
     }
     const std::size_t begin = out_->list.size();
