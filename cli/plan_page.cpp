@@ -145,7 +145,7 @@ struct Bar {
 
 std::string bars(std::string_view title, const std::vector<Bar>& list,
                  const std::function<std::string(double)>& text, bool as_shares) {
-  constexpr double kNames = 170, kRow = 26;
+  constexpr double kNames = 270, kRow = 26;
   std::vector<std::string> names;
   double most = 0;
   for (const Bar& bar : list) {
