@@ -42,6 +42,8 @@ void add_verbs(CLI::App& app, int* argc, char** argv);
 void add_calibrate(CLI::App& app);
 // Plots recordings, traces and reports.
 void add_plot(CLI::App& app);
+// What a recorded program needs at other numbers of ranks.
+void add_plan(CLI::App& app);
 // Workloads and experiments on the virtual clock.
 void add_sim(CLI::App& app);
 

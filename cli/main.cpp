@@ -22,6 +22,7 @@ struct OfSimulator {
 // Subcommands of the program turnout-sim, which users who only run MPI programs need not build.
 constexpr OfSimulator kOfSimulator[] = {
     {"calibrate", "measure an adapter for the selection and write a costs file"},
+    {"plan", "predict memory, connections and time of a recorded program at other sizes"},
     {"plot", "plot who sends to a rank over time, from recordings or reports"},
     {"sim", "run a workload or an experiment in virtual time, on a modelled adapter"},
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include "base/settings.h"
 #include "base/value.h"
@@ -25,6 +26,7 @@
 #include "sim/study/result_writer.h"
 #include "sim/study/study.h"
 #include "sim/workloads/replay.h"
+#include "sim/workloads/written_trace.h"
 
 namespace turnout::cli {
 namespace {
@@ -43,7 +45,7 @@ struct SimOptions {
   std::uint64_t seed = 1;
   std::string trace;  // to replay
   std::vector<std::string> settings, options;
-  std::string json, csv, timeline;
+  std::string json, csv, timeline, written_trace;
   std::string experiment, folder = ".", sizes, seeds;
   std::string save, experiment_workloads, budgets;
   std::string commit;
@@ -145,6 +147,14 @@ Status parse_counts(std::string_view option, const std::string& list, T least, T
   return {};
 }
 
+Status write_trace(sim::WrittenTrace* written, const std::string& path) {
+  const Result<sim::Trace> trace = written->take();
+  if (!trace) return trace.status();
+  std::ostringstream text;
+  if (Status s = sim::write_trace(trace.value(), text); !s.ok()) return s;
+  return sim::write_text_file(path, text.str());
+}
+
 int run_workload(const SimOptions& o) {
   if (Status s = check(o); !s.ok()) return fail(s);
   std::vector<std::uint64_t> limits;
@@ -186,7 +196,17 @@ int run_workload(const SimOptions& o) {
           fmt::format("{} on {} (modelled), {}", o.workload, study.profile.name, policy));
     };
   }
-  const Result<sim::Study> result = sim::run_study(study, sim::run);
+  if (!o.written_trace.empty() && study.policies.size() != 1) {
+    return fail(invalid("--write-trace: expected one policy"));
+  }
+  sim::WrittenTrace written(o.workload, study.place.ranks);
+  const Result<sim::Study> result = sim::run_study(study, [&](const sim::Options& options,
+                                                              const sim::Program& program) {
+    if (o.written_trace.empty()) return sim::run(options, program);
+    sim::Options own = options;
+    own.step = [&](std::uint32_t rank, const sim::ProgramStep& step) { written.add(rank, step); };
+    return sim::run(own, program);
+  });
   progress.clear();
   int code = 0;
   const auto write = [&](const Status& s) {
@@ -196,6 +216,7 @@ int run_workload(const SimOptions& o) {
   write(timelines.end());
   if (!result) return fail(result.status());
   fmt::print("{}", sim::format_table(result.value()));
+  if (!o.written_trace.empty()) write(write_trace(&written, o.written_trace));
   if (study.keep_partners) fmt::print("{}", sim::format_partners(result.value(), limits));
   if (!o.json.empty()) write(sim::write_text_file(o.json, sim::to_json(result.value())));
   if (!o.csv.empty()) write(sim::write_text_file(o.csv, sim::to_csv(result.value())));
@@ -382,6 +403,8 @@ void add_sim(CLI::App& app) {
   sim->add_option("--timeline", o->timeline,
                   "write a timeline of all ranks for ui.perfetto.dev to this file; with several "
                   "policies one file each");
+  sim->add_option("--write-trace", o->written_trace,
+                  "write the program's messages and computation as a trace to this file");
   sim->add_option("--experiment", o->experiment, "reproduce a figure of a paper; --list shows all");
   sim->add_option("--sizes", o->sizes, "with --experiment: numbers of ranks, separated by commas");
   sim->add_option(

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   cli::add_plot(app);
   cli::add_calibrate(app);
+  cli::add_plan(app);
   cli::add_sim(app);
   return cli::run_command_line(app, argc, argv);
 }

@@ -58,9 +58,10 @@ ALLOWED = {
                         "sim/runtime", "sim/workloads", "sim/study"],
     "sim/experiments": ["base", "core/types", "core/report", "core/memory", "core/selection", "sim/runtime",
                         "sim/workloads", "sim/study", "sim/analysis", "sim/calibration"],
+    "sim/plan": ["base", "sim/formats", "sim/workloads", "sim/study"],
     "cli/html": ["base", "core/report"],
     "cli": ["base", "core/report", "core", "core/verbs", "core/memory", "core/selection", "sim/formats", "sim/runtime",
-            "sim/workloads", "sim/study", "sim/analysis", "sim/calibration", "sim/experiments", "cli/html"],
+            "sim/workloads", "sim/study", "sim/analysis", "sim/calibration", "sim/experiments", "sim/plan", "cli/html"],
 }
 LARGEST_CIRCLE = 2
 # Parts of another header, for their own folder only.

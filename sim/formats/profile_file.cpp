@@ -391,4 +391,36 @@ Result<ProfileFile> parse_profile(std::string_view text, const std::string& file
   return out;
 }
 
+double stated_error(const ProfileValue& value) noexcept {
+  const auto parameter = std::find_if(
+      std::begin(kParameters), std::end(kParameters),
+      [&](const Parameter& p) { return p.group == value.group && p.name == value.name; });
+  if (parameter == std::end(kParameters)) return 0;
+  if (parameter->unit != Unit::ns && parameter->unit != Unit::rate) return 0;
+  struct Error {
+    std::string_view tag;
+    double part;
+  };
+  constexpr Error kErrors[] = {{"S", 0.05}, {"V", 0.10}, {"F", 0.10},      {"A", 0.15},
+                               {"D", 0.15}, {"R", 0.20}, {"assumed", 0.30}};
+  for (const Error& error : kErrors) {
+    if (value.provenance == error.tag) return error.part;
+  }
+  return 0;
+}
+
+void vary(ProfileFile* profile, const std::function<double(const ProfileValue&)>& factor) {
+  for (ProfileValue& value : profile->values) {
+    const auto parameter = std::find_if(
+        std::begin(kParameters), std::end(kParameters),
+        [&](const Parameter& p) { return p.group == value.group && p.name == value.name; });
+    if (parameter == std::end(kParameters) || parameter->field == nullptr) continue;
+    if (parameter->unit != Unit::ns && parameter->unit != Unit::rate) continue;
+    std::int64_t& stored = profile->profile.*parameter->field;
+    stored = std::llround(static_cast<double>(stored) * factor(value));
+    value.value = fmt::format("{}", stored);
+    value.unit = parameter->unit == Unit::ns ? "ps" : "ps/KiB";
+  }
+}
+
 }  // namespace turnout::sim

@@ -51,6 +51,12 @@ using ReadProfile = std::function<Result<std::string>(const std::string& name)>;
 [[nodiscard]] Result<ProfileFile> parse_profile(std::string_view text, const std::string& file,
                                                 const ReadProfile& parent);
 
+// How far a value of this provenance may be from the truth, as a part of it: half of the values are
+// expected within. Times and rates only; 0 of all others.
+[[nodiscard]] double stated_error(const ProfileValue& value) noexcept;
+// Multiplies each time, and the time of each rate, by factor(value).
+void vary(ProfileFile* profile, const std::function<double(const ProfileValue&)>& factor);
+
 // By name, or by path when it holds a slash or ends in .toml (its parents are looked for beside it
 // first). Errors: invalid (with the nearest known name), permission, system.
 [[nodiscard]] Result<ProfileFile> find_profile(const std::string& name_or_path);

@@ -4,6 +4,31 @@
 #include "sim/runtime/rank_state.h"
 
 namespace turnout::sim {
+namespace {
+
+ProgramStep::Kind kind_of(Rank::StartAwaiter::Kind kind) noexcept {
+  using Kind = Rank::StartAwaiter::Kind;
+  switch (kind) {
+    case Kind::send:
+      return ProgramStep::Kind::send;
+    case Kind::receive:
+      return ProgramStep::Kind::receive;
+    case Kind::put:
+      return ProgramStep::Kind::put;
+    case Kind::get:
+      return ProgramStep::Kind::get;
+    case Kind::add:
+      break;
+  }
+  return ProgramStep::Kind::add;
+}
+
+void tell(RankState& state, const ProgramStep& step) {
+  const auto& told = state.job().options.step;
+  if (told) told(state.id(), step);
+}
+
+}  // namespace
 
 constexpr std::uint64_t kBarrierTags = std::uint64_t{1} << 48;
 
@@ -37,6 +62,7 @@ void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> handle) {
 }
 Request Rank::StartAwaiter::await_resume() {
   if (error) std::rethrow_exception(error);
+  tell(*state, {kind_of(kind), peer, tag, bytes, request.index()});
   return request;
 }
 
@@ -47,7 +73,11 @@ void Rank::WaitAwaiter::await_suspend(std::coroutine_handle<> handle) {
   state->program().suspend({.kind = RankProgram::Waits::request, .request = request}, handle);
 }
 Received Rank::WaitAwaiter::await_resume() {
-  return state->operations().requests().take(request);
+  const Received received = state->operations().requests().take(request);
+  if (request.valid()) {
+    tell(*state, {ProgramStep::Kind::wait, received.source, received.tag, 0, request.index()});
+  }
+  return received;
 }
 
 bool Rank::test(Request request) {
@@ -80,6 +110,7 @@ Task Rank::barrier() {
 }
 
 void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  tell(*state, {ProgramStep::Kind::compute, 0, 0, static_cast<std::uint64_t>(time), 0});
   state->compute(time, beside_thread, handle);
 }
 

@@ -19,6 +19,16 @@
 
 namespace turnout::sim {
 
+// What a program does; see Options::step.
+struct ProgramStep {
+  enum class Kind : std::uint8_t { send, receive, put, get, add, wait, compute };
+  Kind kind = Kind::compute;
+  std::uint32_t peer = 0;     // kAnySource; of the wait for a receive: the source
+  std::uint64_t tag = 0;      // the same
+  std::uint64_t amount = 0;   // bytes; picoseconds of a compute
+  std::uint32_t request = 0;  // that began, or was waited for
+};
+
 struct Options {
   std::uint32_t ranks = 2;
   std::uint32_t ranks_per_node = 1;
@@ -51,6 +61,9 @@ struct Options {
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
   std::function<void(const hca::Trace&)> trace;
+  // Called for each operation that a program has started or waited for, and each computation, in
+  // the order of each rank; may be empty.
+  std::function<void(std::uint32_t rank, const ProgramStep& step)> step;
   // Called once for every rank that was not killed, at its very end, also when the run fails.
   std::function<void(std::uint32_t rank, const EndpointReport& report)> examine;
 };

@@ -44,7 +44,7 @@ Result<KeptResults> KeptResults::open(const std::string& folder, std::string ver
 }
 
 std::string KeptResults::identity(const StudyOptions& study, const std::string& policy) const {
-  if (study.make || study.keep_reports || study.trace) return {};
+  if ((study.make && !study.options_say_all) || study.keep_reports || study.trace) return {};
   NamedValues settings = settings_of(study, policy);
   if (std::any_of(settings.begin(), settings.end(), writes)) return {};
   Json values = Json::object();

@@ -46,6 +46,7 @@ struct StudyInput {
 struct StudyOptions : StudyInput {
   // Makes what is run, once for each policy; empty: the workload of that name.
   std::function<Result<Instance>(const Place&)> make;
+  bool options_say_all = false;  // what `make` makes follows from `options`: results can be kept
   ProfileFile profile;
   std::vector<std::string> policies;
   std::map<std::string, NamedValues> own_settings;  // of one policy, over `settings`

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A program to be recorded for bench/run_plan.py: heat on a square of 512 x 512 points, cut among a
+// grid of ranks, 200 steps; every tenth step all ranks agree on the largest change.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { kPoints = 512, kSteps = 200, kEvery = 10 };
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int ranks, dims[2] = {0, 0}, periods[2] = {0, 0}, up, down, left, right;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Dims_create(ranks, 2, dims);
+  MPI_Comm grid;
+  MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &grid);
+  MPI_Cart_shift(grid, 0, 1, &up, &down);
+  MPI_Cart_shift(grid, 1, 1, &left, &right);
+  const int rows = kPoints / dims[0], columns = kPoints / dims[1], wide = columns + 2;
+  double* now = calloc((size_t)(rows + 2) * (size_t)wide, sizeof(double));
+  double* next = calloc((size_t)(rows + 2) * (size_t)wide, sizeof(double));
+  if (now == NULL || next == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  if (up == MPI_PROC_NULL) {
+    for (int j = 0; j < wide; ++j) now[j] = next[j] = 100;
+  }
+  MPI_Datatype column;
+  MPI_Type_vector(rows, 1, wide, MPI_DOUBLE, &column);
+  MPI_Type_commit(&column);
+  double largest = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    MPI_Sendrecv(&now[wide + 1], columns, MPI_DOUBLE, up, 1, &now[(rows + 1) * wide + 1], columns,
+                 MPI_DOUBLE, down, 1, grid, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&now[rows * wide + 1], columns, MPI_DOUBLE, down, 2, &now[1], columns, MPI_DOUBLE,
+                 up, 2, grid, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&now[wide + 1], 1, column, left, 3, &now[wide + columns + 1], 1, column, right, 3,
+                 grid, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&now[wide + columns], 1, column, right, 4, &now[wide], 1, column, left, 4, grid,
+                 MPI_STATUS_IGNORE);
+    double change = 0;
+    for (int i = 1; i <= rows; ++i) {
+      for (int j = 1; j <= columns; ++j) {
+        const int at = i * wide + j;
+        next[at] = 0.25 * (now[at - 1] + now[at + 1] + now[at - wide] + now[at + wide]);
+        const double by = next[at] > now[at] ? next[at] - now[at] : now[at] - next[at];
+        if (by > change) change = by;
+      }
+    }
+    double* const swap = now;
+    now = next;
+    next = swap;
+    if (up == MPI_PROC_NULL) {
+      for (int j = 0; j < wide; ++j) now[j] = 100;
+    }
+    if (step % kEvery == kEvery - 1) {
+      MPI_Allreduce(&change, &largest, 1, MPI_DOUBLE, MPI_MAX, grid);
+    }
+  }
+  int rank;
+  MPI_Comm_rank(grid, &rank);
+  if (rank == 0) printf("largest change %.6f\n", largest);
+  MPI_Type_free(&column);
+  free(now);
+  free(next);
+  MPI_Comm_free(&grid);
+  MPI_Finalize();
+  return 0;
+}

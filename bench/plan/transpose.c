@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A program to be recorded for bench/run_plan.py: a matrix of 1024 x 1024, cut into rows among the
+// ranks, is transposed again and again; rank 0 hands out a factor before and adds up after.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { kOrder = 1024, kTimes = 20 };
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int ranks, rank;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const int rows = kOrder / ranks, block = rows * rows;
+  double* own = malloc(sizeof(double) * (size_t)rows * kOrder);
+  double* out = malloc(sizeof(double) * (size_t)rows * kOrder);
+  double* in = malloc(sizeof(double) * (size_t)rows * kOrder);
+  if (own == NULL || out == NULL || in == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+  for (int i = 0; i < rows * kOrder; ++i) own[i] = rank + i % 7;
+  double total = 0;
+  for (int time = 0; time < kTimes; ++time) {
+    double factor = 1.0 / (time + 1);
+    MPI_Bcast(&factor, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    for (int to = 0; to < ranks; ++to) {
+      for (int i = 0; i < rows; ++i) {
+        for (int j = 0; j < rows; ++j) {
+          out[to * block + j * rows + i] = factor * own[i * kOrder + to * rows + j];
+        }
+      }
+    }
+    MPI_Alltoall(out, block, MPI_DOUBLE, in, block, MPI_DOUBLE, MPI_COMM_WORLD);
+    double sum = 0;
+    for (int from = 0; from < ranks; ++from) {
+      for (int i = 0; i < block; ++i) {
+        own[(i / rows) * kOrder + from * rows + i % rows] = in[from * block + i];
+        sum += in[from * block + i];
+      }
+    }
+    MPI_Reduce(&sum, &total, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  }
+  if (rank == 0) printf("sum %.6g\n", total);
+  free(own);
+  free(out);
+  free(in);
+  MPI_Finalize();
+  return 0;
+}
