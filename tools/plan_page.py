@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tables of docs/plan.md: how well `turnout plan` predicts programs that the simulator can run whole.
+"""The table of docs/plan.md: how well `turnout plan` predicts programs that the simulator can run whole.
 
-  tools/plan_page.py TURNOUT PAGE --commit COMMIT [--recordings FOLDER]  writes the tables and their commit
-  tools/plan_page.py TURNOUT PAGE --check [--first]                      compares the first; --first: two programs at 64
+  tools/plan_page.py TURNOUT PAGE --commit COMMIT      writes the table and its commit
+  tools/plan_page.py TURNOUT PAGE --check [--first]                      compares; --first: two programs at 64
+  tools/plan_page.py TURNOUT PAGE --recordings FOLDER  prints a table of recorded programs
 
 --jobs N: so many programs at once. Traces of each program at 8, 16, 32, 64 and 128 ranks are written by `turnout sim
 --write-trace`; 64 and 128 are predicted from the others and compared with the traces themselves. Virtual time: the
 same build gives the same figures on every machine.
 
---recordings FOLDER makes the second table from recordings (TURNOUT_TRACE) in FOLDER/PROGRAM-RANKS, of 8, 16, 32 and
-64 ranks. They hold what a processor measured, so they are not made again by --check.
+Recordings (TURNOUT_TRACE) are in FOLDER/PROGRAM-RANKS, of 8, 16, 32 and 64 ranks. They hold what a processor measured,
+so the page has no table of them.
 """
 
 import argparse
@@ -29,7 +30,6 @@ COMMIT = re.compile(r"commit `[0-9a-f]*`")
 ROUNDS = {"nas-cg": 5, "nas-lu": 8, "nas-mg": 8, "nas-sp": 8, "nas-bt": 8, "nas-is": 4, "nas-ft": 4}
 FIRST = ["nas-cg", "nas-lu"]
 SMALL, LARGE = (8, 16, 32), (64, 128)
-SETTINGS = ["--set", "interval=1ms"]
 
 
 def call(command):
@@ -62,7 +62,7 @@ def row(name, ranks, own):
 
 def predict(turnout, name, traces, ranks, folder):
     result = folder / f"{name}-{ranks}.json"
-    call([turnout, "plan", *traces, "--ranks", str(ranks), "--samples", "0", *SETTINGS, "--json", result])
+    call([turnout, "plan", *traces, "--ranks", str(ranks), "--samples", "0", "--json", result])
     return row(name, ranks, json.loads(result.read_text())["own_error"])
 
 
@@ -95,14 +95,16 @@ def main():
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--commit")
     what.add_argument("--check", action="store_true")
+    what.add_argument("--recordings", type=Path)
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--recordings", type=Path)
     options = parser.parse_args()
-    page = options.page.read_text()
-    parts = page.split(HEAD)
-    if len(parts) != 3:
-        sys.exit(f"{options.page}: expected two tables with the head\n{HEAD}")
+    if options.recordings:
+        print(HEAD + recorded_rows(options.turnout, options.recordings), end="")
+        return
+    parts = options.page.read_text().split(HEAD)
+    if len(parts) != 2:
+        sys.exit(f"{options.page}: expected a table with the head\n{HEAD}")
     old, after = parts[1].split("\n\n", 1)
     old += "\n"
     first = options.check and options.first
@@ -110,10 +112,7 @@ def main():
     with ThreadPoolExecutor(options.jobs) as pool:
         new = "".join(pool.map(lambda name: rows_of(options.turnout, name, larger), names))
     if not options.check:
-        recorded = parts[2]
-        if options.recordings:
-            recorded = recorded_rows(options.turnout, options.recordings) + "\n" + recorded.split("\n\n", 1)[1]
-        text, count = COMMIT.subn(f"commit `{options.commit}`", parts[0] + HEAD + new + "\n" + after + HEAD + recorded)
+        text, count = COMMIT.subn(f"commit `{options.commit}`", parts[0] + HEAD + new + "\n" + after)
         if count != 1:
             sys.exit(f"{options.page}: expected one commit, found {count}")
         options.page.write_text(text)

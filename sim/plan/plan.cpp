@@ -412,8 +412,8 @@ void warn(Plan* plan) {
   }
   const double interval = static_cast<double>(settings.interval) * 1e3;
   const double time = plan->choice().free().time * plan->played;
-  const bool decides = plan->choice().policy == "turnout" || plan->choice().policy == "aqps";
-  if (decides && time < interval) {
+  // The policy `turnout` decides when messages pay for it.
+  if (plan->choice().policy == "aqps" && time < interval) {
     warnings.push_back(fmt::format(
         "what was played takes {}, less than the interval between two decisions ({}): a longer run "
         "may use more channels and memory; record more repetitions, or set --set interval=1ms here "

@@ -50,11 +50,11 @@ std::int64_t median(std::vector<std::int64_t> of) {
 }
 
 struct Reached {
-  std::int64_t set_up = 0;   // ns, median of the run's
+  std::int64_t set_up = 0;   // ns, median of the run's queue pairs
   std::int64_t latest = -1;  // ns after the change, of the last new partner; -1: one never was
 };
 
-Reached reached(const std::string& interval) {
+Reached reached() {
   Change changed{.messages = 200'000};
   Options options;
   const auto profile = find_profile("connect-ib");
@@ -62,7 +62,6 @@ Reached reached(const std::string& interval) {
   if (!profile.ok()) return {};
   options.profile = profile.value().profile;
   options.ranks = kRanks;
-  options.settings = {{"interval", interval}};
   auto result = run(options, [&](Rank rank) { return change(rank, &changed); });
   EXPECT_TRUE(result.ok()) << result.status().text();
   if (!result.ok()) return {};
@@ -71,7 +70,7 @@ Reached reached(const std::string& interval) {
   const std::vector<EndpointReport>& reports = result.value().reports;
   for (std::uint32_t i = 0; i < kRanks; ++i) {
     for (const DecisionReport& decision : reports[i].decisions) {
-      if (over_ring(decision.to) && took(decision) > 0) set_ups.push_back(took(decision));
+      if (over_rc(decision.to) && took(decision) > 0) set_ups.push_back(took(decision));
     }
     for (const PeerReport& peer : reports[i].peers) {
       if (peer.endpoint != reports[(i + kRanks - kAfter) % kRanks].endpoint) continue;
@@ -88,12 +87,11 @@ Reached reached(const std::string& interval) {
   return out;
 }
 
-// With intervals of a few set-up times: what the windows of the selection need of the new traffic
-// is then all that is waited for.
+// With default settings: the account of a new partner is full long before the interval ends.
 TEST(ChangingPattern, NewPartnersReachTheirChannelsWithinTenSetUpTimes) {
-  const Reached found = reached("10ms");
+  const Reached found = reached();
   ASSERT_GT(found.set_up, 0);
-  ASSERT_GT(found.latest, found.set_up / 2) << "before it could be";
+  ASSERT_GT(found.latest, 0) << "before it could be";
   EXPECT_LE(found.latest, 10 * found.set_up);
 }
 
