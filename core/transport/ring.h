@@ -71,15 +71,16 @@ class RingReceiver {
                                            std::uint64_t spare) noexcept {
     return Reservation::take(account, MemoryKind::rings, shape.bytes(), spare, shape.entries);
   }
-  // In memory that was reserved; any thread.
+  // In memory that was reserved; any thread. After a failure the reservation is the caller's still:
+  // only the endpoint's thread may release it.
   [[nodiscard]] static Result<RingReceiver> create(const verbs::Device& device,
                                                    Reservation&& reserved, RingShape shape) {
     if (!reserved) return Status{Code::over_budget, "no memory within the budget for a ring"};
-    RingReceiver ring;
-    ring.reservation_ = std::move(reserved);
     auto memory = verbs::RegisteredMemory::create(device, shape.bytes(),
                                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (!memory) return memory.status();
+    RingReceiver ring;
+    ring.reservation_ = std::move(reserved);
     ring.memory_ = std::move(memory).value();
     ring.entries_ = shape.entries;
     ring.entry_size_ = shape.entry_size;
