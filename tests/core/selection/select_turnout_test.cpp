@@ -56,7 +56,11 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
     if (!oracle::ring(map[i])) continue;
     const double n = static_cast<double>(s.messages);
     const double busy = std::max<double>(s.feedback.busy, w.terms.busy);
-    total -= n * c.receiver_credit.value / w.terms.ring_entries;
+    total -= n * (1 - w.terms.busy) * c.receiver_credit.value / w.terms.ring_entries;
+    total += n * w.terms.busy *
+             (c.receiver_busy_dc_sendrecv.value -
+              (map[i] == ChannelKind::dc_rdma ? c.receiver_busy_dc_rdma : c.receiver_busy_rc_rdma)
+                  .value);
     total -= lead * c.receiver_poll.value / 2 / (s.messages == 0 ? kSilentRounds : 1);
     const double base = c.receiver_dc_sendrecv.value;
     if (map[i] == ChannelKind::dc_rdma) {
@@ -74,7 +78,7 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
               s.feedback.switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value) -
               c.sender_post_rc.value);
     if (!s.rc_exists && s.current != ChannelKind::rc_rdma) {
-      total -= c.setup_rc_processor.value;
+      total -= rc_price(c);
     }
     total -= n * loss(s.feedback.active_rc + (s.current == ChannelKind::rc_rdma ? 0.0 : 1.0));
     active += 1;
@@ -203,9 +207,23 @@ TEST(SelectTurnout, BusyProcessesSaveNoLatency) {
   w.add(4, 50'000);
   EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 4u);
   w.terms.busy = 1;
+  DeviceCosts& c = w.terms.costs;
+  c.receiver_busy_dc_rdma = c.receiver_busy_rc_rdma = c.receiver_busy_dc_sendrecv;
   const Plan plan = select_turnout(w.input());
   EXPECT_EQ(count(plan, ChannelKind::dc_sendrecv), 4u);
   EXPECT_EQ(plan.lines[0].reason, Reason::too_busy);
+}
+
+TEST(SelectTurnout, ABusyReceiverSavesWhatAMessageTakesItLess) {
+  TurnoutWorld w;
+  w.add(4, 50'000);
+  w.terms.busy = 1;
+  w.terms.costs.receiver_busy_dc_sendrecv = {150, 0.02};
+  w.terms.costs.receiver_busy_dc_rdma = {140, 0.02};
+  w.terms.costs.receiver_busy_rc_rdma = {100, 0.02};
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 4u);
+  w.limits.max_active_rc = 0;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 0u);
 }
 
 TEST(SelectTurnout, SetUpsThatSavedNothingMakeItAskForMore) {
