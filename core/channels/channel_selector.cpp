@@ -6,9 +6,9 @@
 namespace turnout {
 namespace {
 
-// A ring over DC has no queue pair, RC-SRQ and RC-SR have no ring, and XRC has only a ring.
-constexpr std::uint8_t kMostBackoff = 20;
+constexpr std::uint8_t kMostBackoff = 20;  // doublings of an account
 
+// A ring over DC has no queue pair, RC-SRQ and RC-SR have no ring, and XRC has only a ring.
 constexpr bool has_change(ChannelKind from, ChannelKind to) noexcept {
   if (over_xrc(from)) return !over_rc(to);
   if (over_xrc(to)) return !over_rc(from);
@@ -148,8 +148,7 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
   const selection::Plan& plan = selected.plan;
   latest_.time = now;
   latest_.window = selected.window;
-  latest_.messages = selected.window == selected.extended.window ? selected.extended.messages
-                                                                 : selected.shrunk.messages;
+  latest_.messages = selected.messages;
   latest_.gain_current = plan.gain_current;
   latest_.gain_best = plan.gain_best;
   latest_.threshold = plan.threshold;

@@ -88,6 +88,7 @@ WindowSelection select_in_windows(const Statistics& statistics, const WindowStat
   result.next = state;
   const auto take = [&](Evaluation&& from) {
     result.window = from.gain.window;
+    result.messages = from.gain.messages;
     result.plan = std::move(from.plan);
     add_bystanders(input, &result.plan);
   };

@@ -64,6 +64,7 @@ struct WindowGain {
 struct WindowSelection {
   Plan plan;          // of the window chosen; of the better one, without changes, if none was
   TimeWindow window;  // that the plan's counts are of
+  std::uint64_t messages = 0;  // received in it, from all sources
   WindowChoice chosen = WindowChoice::none;
   WindowState next;
   WindowGain extended, shrunk;

@@ -145,8 +145,29 @@ TEST(Windows, LimitThatShrankIsObeyedWhateverTheGain) {
   EXPECT_EQ(process.channel(1), ChannelKind::dc_sendrecv);
 }
 
+// At a message, what came in the latest interval pays for a channel that the longer windows, where
+// another source sent a thousand times as much, do not give. That one keeps its own.
+TEST(Windows, AtAMessageTheLatestIntervalCounts) {
+  for (const bool at_message : {false, true}) {
+    Process process;
+    TurnoutTerms terms;
+    process.input.turnout = &terms;
+    process.input.limits.dc_rdma_available = true;
+    for (int n = 0; n < 64; ++n) process.step({{1, 1'000'000}});
+    ASSERT_EQ(process.channel(1), ChannelKind::rc_rdma);
+    process.input.at_message = at_message;
+    const WindowSelection selection = process.step({{2, 1000}});
+    EXPECT_EQ(selection.plan.changes, at_message);
+    EXPECT_EQ(selection.chosen, at_message ? WindowChoice::recent : WindowChoice::none);
+    EXPECT_EQ(oracle::ring(process.channel(2)), at_message);
+    EXPECT_EQ(process.channel(1), ChannelKind::rc_rdma);
+    EXPECT_EQ(selection.messages,
+              selection.window == selection.extended.window ? selection.extended.messages : 1000u);
+  }
+}
+
 TEST(Windows, EveryChoiceHasAName) {
-  for (int c = 0; c <= static_cast<int>(WindowChoice::shrunk); ++c) {
+  for (int c = 0; c <= static_cast<int>(WindowChoice::recent); ++c) {
     EXPECT_GT(name(static_cast<WindowChoice>(c)).size(), 3u);
   }
 }
