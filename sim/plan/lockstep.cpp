@@ -125,7 +125,7 @@ class Reader {
     double bytes = -1;
     bool one_size = true, ready = true;
     for (std::uint32_t rank = 0; rank < out_.ranks; ++rank) {
-      if (peers[rank] == kNoPeer || !in_part(part, rank)) continue;
+      if (peers[rank] == kNoPeer || !takes_part(part, rank, out_.ranks)) continue;
       const Start* const next = head(rank);
       if (next == nullptr || next->kind != kind || next->peer != peers[rank]) return 0;
       one_size = one_size && (bytes < 0 || bytes == next->bytes);
@@ -138,22 +138,6 @@ class Reader {
     if (2 * count >= left_) return score + (ready ? kHalfReady : kHalf);
     if (!ready) return score;
     return score + (kind == Kind::receive && of_tree ? kTree : kReady);
-  }
-
-  [[nodiscard]] bool in_part(Part part, std::uint32_t rank) const {
-    switch (part) {
-      case Part::all:
-        return true;
-      case Part::even:
-        return rank % 2 == 0;
-      case Part::odd:
-        return rank % 2 == 1;
-      case Part::lower_half:
-        return rank < out_.ranks / 2;
-      case Part::upper_half:
-        return rank >= out_.ranks / 2;
-    }
-    return false;
   }
 
   // A part of a known relation; its map is made when it is first needed.
@@ -178,7 +162,7 @@ class Reader {
     if (most * 8 < kOneSize * out_.ranks || most < 2 * kOneSize) return std::nullopt;
     std::vector<std::uint32_t> peers = out_.maps[best].peers;
     for (std::uint32_t rank = 0; rank < out_.ranks; ++rank) {
-      if (!in_part(best_part, rank)) peers[rank] = kNoPeer;
+      if (!takes_part(best_part, rank, out_.ranks)) peers[rank] = kNoPeer;
     }
     const std::vector<Relation> whole = out_.maps[best].relations;
     const std::uint32_t map = intern(peers);

@@ -15,22 +15,6 @@ namespace {
 // Shifts and exchanges by a distance that does not depend on n.
 constexpr std::int32_t kNear = 16;
 
-bool takes_part(Part part, std::uint32_t rank, std::uint32_t n) noexcept {
-  switch (part) {
-    case Part::all:
-      return true;
-    case Part::even:
-      return rank % 2 == 0;
-    case Part::odd:
-      return rank % 2 == 1;
-    case Part::lower_half:
-      return rank < n / 2;
-    case Part::upper_half:
-      return rank >= n / 2;
-  }
-  return false;
-}
-
 std::uint32_t shifted(std::uint32_t rank, std::uint32_t n, std::int64_t by) noexcept {
   const std::int64_t to = ((rank + by) % n + n) % n;
   return static_cast<std::uint32_t>(to);
@@ -174,6 +158,22 @@ void add_grids(std::uint32_t n, std::vector<KnownMap>* maps) {
 }
 
 }  // namespace
+
+bool takes_part(Part part, std::uint32_t rank, std::uint32_t n) noexcept {
+  switch (part) {
+    case Part::all:
+      return true;
+    case Part::even:
+      return rank % 2 == 0;
+    case Part::odd:
+      return rank % 2 == 1;
+    case Part::lower_half:
+      return rank < n / 2;
+    case Part::upper_half:
+      return rank >= n / 2;
+  }
+  return false;
+}
 
 std::uint32_t columns_of(std::uint32_t n) noexcept {
   return balanced(n, 2)[0];

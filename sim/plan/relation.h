@@ -19,6 +19,7 @@ inline constexpr std::uint32_t kNoPeer = 0xffffffff;
 
 // Who takes part.
 enum class Part : std::uint8_t { all, even, odd, lower_half, upper_half };
+[[nodiscard]] bool takes_part(Part part, std::uint32_t rank, std::uint32_t n) noexcept;
 
 struct Relation {
   enum class Kind : std::uint8_t {
