@@ -82,11 +82,12 @@ bool ChannelNegotiator::pump_jobs() {
   while (const auto job = rc_.finished_job()) {
     moved = true;
     switch (job->of) {
-      case SetupJob::Of::pair:
-        connects = static_cast<RcJob&>(*job).remote_qp_id == 0 &&
-                   static_cast<RcJob&>(*job).after == RcJob::After::use;
-        end_job(static_cast<RcJob&>(*job));
+      case SetupJob::Of::pair: {
+        auto& of_pair = static_cast<RcJob&>(*job);
+        connects = of_pair.remote_qp_id == 0 && of_pair.after == RcJob::After::use;
+        end_job(of_pair);
         break;
+      }
       case SetupJob::Of::link:
         xrc_nodes_.end_xrc_job(static_cast<RcJob&>(*job));
         break;

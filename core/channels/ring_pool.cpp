@@ -21,7 +21,7 @@ Status RingPool::want_ring(Peer& peer) {
   while (!spare.empty()) {
     std::unique_ptr<RingReceiver> ring = std::move(spare.back());
     spare.pop_back();
-    if (ring->entries() != shape.entries || ring->entry_size() != shape.entry_size) continue;
+    if (ring->shape() != shape) continue;
     peer.state.make().rx.ring = std::move(ring);
     fill();
     return {};

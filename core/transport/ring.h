@@ -30,6 +30,7 @@ struct RingShape {
   std::uint32_t entries = 0;
   std::uint32_t entry_size = 0;
 
+  friend bool operator==(const RingShape&, const RingShape&) = default;
   [[nodiscard]] constexpr std::uint64_t bytes() const noexcept {
     return std::uint64_t{entries} * entry_size;
   }
