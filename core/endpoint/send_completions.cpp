@@ -74,8 +74,10 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
                 "queue pair failed: flushed without an error; reposting its work requests");
   }
   const SendRecord* const failed = flushed || records.empty() ? nullptr : records.data();
+  // A peer that was told of its loss takes its memory back under a read that is on its way.
   const bool refused = failed != nullptr && failed->kind == SendRecord::Kind::transfer &&
-                       RdmaEngine::refuses_key(wc.status);
+                       RdmaEngine::refuses_key(wc.status) &&
+                       !peer_table_.peers()[failed->peer].lost;
   const PeerId gone = failed != nullptr && !refused ? failed->peer : kAnyPeer;
   std::vector<SendRecord> of_lost;
   for (const SendRecord& record : records) {

@@ -60,6 +60,36 @@ TEST(SendCompletions, AFailedRequestLosesItsPeerAndThoseOfOthersArePostedAgain) 
   EXPECT_EQ(world.above.count("lose_peer"), 1u);
 }
 
+// A key that is refused ends one receive; but a peer that learnt of its loss ended its sends.
+TEST(SendCompletions, AReadThatALostPeerRefusesEndsWithTheReasonOfTheLoss) {
+  for (const bool lost : {false, true}) {
+    SendWorld world;
+    Peer& peer = world.add_peer();
+    Transfer& transfer = *world.records.transfers.take();
+    transfer.kind = Transfer::Kind::read;
+    transfer.peer = &peer;
+    transfer.total = transfer.posted = 8;
+    transfer.in_flight = 1;
+    transfer.report = world.report();
+    SendRecord record;
+    record.kind = SendRecord::Kind::transfer;
+    record.opcode = IBV_WR_RDMA_READ;
+    record.peer = peer.id;
+    record.transfer = &transfer;
+    ASSERT_TRUE(world.queue(Purpose::data).post(record).ok());
+    if (lost) {
+      peer.lost = true;
+      peer.state.make().loss = Status{Code::peer_lost, "its messages fill the budget"};
+    }
+    world.complete_data(0, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_TRUE(world.completions.poll_send_queue());
+    CompletionQueue& reported = world.PartsWorld::completions;
+    ASSERT_TRUE(reported.has_error());
+    EXPECT_EQ(reported.pop_error().status.code(), lost ? Code::peer_lost : Code::permission);
+    EXPECT_EQ(world.records.transfers.in_use(), 0u);
+  }
+}
+
 TEST(SendCompletions, CompletionsOfUnknownQueuesAreIgnored) {
   SendWorld world;
   PartsWorld::complete(std::uint64_t{99} << 40, IBV_WC_SUCCESS);
