@@ -79,32 +79,36 @@ void ChannelSelector::decide(Nanoseconds now, bool at_message) {
   if (context_.closing) return;
   const bool selecting = (context_.settings.policy == "aqps" || context_.traits.uses_feedback) &&
                          context_.settings.test_switch_every == 0;
+  const Nanoseconds length = now - interval_began_;
   const bool kept = selecting && keep_counts(now);
-  for (Peer& peer : peer_table_.peers()) {
-    if (peer.change->to_repay > 0) outcomes_.count_repaid(peer);
-    if (peer.rx.window >> peer.rx.backoff >= account_) {
-      if (peer.rx.backoff < kMostBackoff) ++peer.rx.backoff;
-    } else if (peer.rx.window == 0 && !at_message) {
-      peer.rx.backoff = 0;
-    }
-    peer.rx.window = 0;
-  }
-  if (!kept) return;
+  std::uint32_t first = 0;
+  for (const Peer& peer : peer_table_.peers()) first = std::max(first, peer.rx.window);
   std::vector<selection::SourceView> sources;
   std::uint64_t given_back = 0;
   for (Peer& peer : peer_table_.peers()) {
+    const std::uint32_t messages = std::exchange(peer.rx.window, 0);
+    close_account(peer, messages, at_message);
     const bool busy = peer.rx.state != ReceiveState::steady || peer.connection->recovery;
-    if (peer.lost || peer.self || busy || peer.remote_index == wire::kUnknownIndex) continue;
+    if (!kept || peer.lost || peer.self || busy || peer.remote_index == wire::kUnknownIndex)
+      continue;
     sources.push_back({.peer = peer.id,
                        .current = over_xrc(peer.rx.kind) ? ChannelKind::rc_rdma : peer.rx.kind,
                        .rc_exists = peer.connection->has_rc(),
                        .refused = now < peer.change->refused_until,
                        .over_node = over_xrc(peer.rx.kind),
                        .feedback = peer.rx.feedback.of_sender()});
+    if (context_.traits.uses_feedback && over_ring(peer.rx.kind)) {
+      RingUse& use = peer.change.make().use;
+      use.count(messages, first, static_cast<double>(length), at_message);
+      sources.back().since = context_.born + peer.state->rx.past.since();
+      sources.back().rate = use.messages / std::max(use.time, 1.0F);
+      sources.back().rate_first = use.first / std::max(use.time, 1.0F);
+    }
     if (peer.state->rx.ring)
       given_back +=
           std::uint64_t{peer.state->rx.ring->entries()} * peer.state->rx.ring->entry_size();
   }
+  if (!kept) return;
   selection::WindowInput input;
   input.sources = sources;
   input.default_channel = context_.default_channel;
@@ -139,6 +143,22 @@ void ChannelSelector::decide(Nanoseconds now, bool at_message) {
   latest_.limits = input.limits;
   latest_.terms = terms;
   carry_out(selection::select_in_windows(*context_.statistics.get(), window_, input), now);
+}
+
+void ChannelSelector::close_account(Peer& peer, std::uint32_t messages, bool at_message) {
+  if (messages >> peer.rx.backoff >= account_) {
+    if (peer.rx.backoff < kMostBackoff) ++peer.rx.backoff;
+  } else if (messages == 0 && !at_message) {
+    peer.rx.backoff = 0;
+  }
+  if (peer.change->to_repay > 0) {
+    outcomes_.count_repaid(peer, messages, at_message);
+  } else if (peer.rx.verdict == selection::Reason::not_certain && !over_ring(peer.rx.kind)) {
+    // What would have become of a set-up says as much as one that was made. Without it the share
+    // that repays could not grow again once it is so small that nothing is certain.
+    if (messages >= account_) outcomes_.note_set_up(true);
+    if (messages == 0 && !at_message) outcomes_.note_set_up(false);
+  }
 }
 
 void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nanoseconds now) {

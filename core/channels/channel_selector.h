@@ -55,6 +55,7 @@ class ChannelSelector : MessagingUser {
  private:
   void report_feedback(Nanoseconds now);
   [[nodiscard]] bool keep_counts(Nanoseconds now);
+  void close_account(Peer& peer, std::uint32_t messages, bool at_message);
   void decide(Nanoseconds now, bool at_message);
   void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
   void set_account() noexcept;

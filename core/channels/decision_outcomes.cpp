@@ -18,6 +18,7 @@ void DecisionOutcomes::done(Peer& peer) {
     peer.connect().eviction.cost = static_cast<double>(took);
   }
   if (context_.traits.uses_feedback && over_ring(peer.rx.kind)) {
+    peer.change.make().use = {};
     peer.change.make().to_repay = over_rc(peer.rx.kind) ? selection::rc_price(context_.costs)
                                                         : context_.costs.setup_dc_processor.value;
   }
@@ -31,9 +32,9 @@ void DecisionOutcomes::done(Peer& peer) {
   }
 }
 
-// Once an interval. A peer that falls silent before its savings repay the set-up of its ring or
-// queue pair indicates that the pattern of one window does not continue in the next.
-void DecisionOutcomes::count_repaid(Peer& peer) {
+// A peer that falls silent before its savings repay the set-up of its ring or queue pair indicates
+// that the pattern of one window does not continue in the next.
+void DecisionOutcomes::count_repaid(Peer& peer, std::uint32_t messages, bool at_message) {
   const selection::CostModel costs = selection::cost_model(
       context_.costs, static_cast<std::uint32_t>(context_.settings.ring_entries));
   const double saved =
@@ -41,9 +42,9 @@ void DecisionOutcomes::count_repaid(Peer& peer) {
           ? costs.saving_rc_rdma + static_cast<double>(peer.rx.feedback.of_sender().switched) *
                                        context_.costs.sender_switch_latency.value
           : costs.saving_dc_rdma;
-  const bool serves = over_ring(peer.rx.kind) && peer.rx.window > 0;
+  const bool serves = over_ring(peer.rx.kind) && (messages > 0 || at_message);
   double& to_repay = peer.change.make().to_repay;
-  to_repay -= serves ? static_cast<double>(peer.rx.window) * std::max(saved, 0.0) : 0;
+  to_repay -= serves ? messages * std::max(saved, 0.0) : 0;
   if (serves && to_repay > 0) return;
   note_set_up(to_repay <= 0);
   to_repay = 0;

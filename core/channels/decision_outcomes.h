@@ -15,7 +15,9 @@ class DecisionOutcomes : Component {
 
   void decided(Peer& peer, const std::string& outcome);
   void done(Peer& peer);  // the decision was carried out
-  void count_repaid(Peer& peer);
+  // At a decision, of a peer with a set-up to repay and what it sent since the last one. One at a
+  // message comes too soon after it to say that the peer is silent.
+  void count_repaid(Peer& peer, std::uint32_t messages, bool at_message);
   void note_set_up(bool repaid) noexcept;
   // A change failed, or the peer refused it: nothing is requested from it until then.
   void wait_after_refusal(Peer& peer, Nanoseconds usual);

@@ -38,6 +38,12 @@ struct SourceView {
   bool refused = false;    // this peer refused a channel lately: leave it as it is
   bool over_node = false;  // RC is over its XRC connection to our node
   bool stays = false;      // its channel is not looked at now
+  // Its ring's use. A window that began before the ring says too little about it.
+  std::int64_t since = 0;  // on the statistics' clock
+  double rate = 0;         // messages a ns, lately
+  double rate_first = 0;   // of the busiest source, meanwhile: n_1
+  double expected = 0;     // messages in such a window by these, and those of the busiest source
+  double expected_first = 0;
   SenderFeedback feedback = {};
 };
 

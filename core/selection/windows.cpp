@@ -34,6 +34,11 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
       while (at != counts.sources.end() && at->peer < last) ++at;
       source.messages = at != counts.sources.end() && at->peer == last ? at->messages : 0;
     }
+    // A long past must not end what began with a new pattern.
+    if (source.since > counts.window.begin) {
+      source.expected = source.rate * static_cast<double>(counts.window.length());
+      source.expected_first = source.rate_first * static_cast<double>(counts.window.length());
+    }
     if (!is_bystander(source, input.default_channel)) sources.push_back(source);
   }
   Evaluation result;
@@ -118,7 +123,10 @@ WindowSelection select_in_windows(const Statistics& statistics, const WindowStat
   constexpr Time kLonger = 4;
   if (input.at_message && !extended.plan.changes && !shrunk.plan.changes) {
     std::vector<SourceView> stay(input.sources.begin(), input.sources.end());
-    for (SourceView& source : stay) source.stays = source.current == ChannelKind::rc_rdma;
+    for (SourceView& source : stay) {
+      source.stays = source.current == ChannelKind::rc_rdma;
+      source.rate = 0;  // it is to get a better one
+    }
     WindowInput recent = input;
     recent.sources = stay;
     for (Time length = newest->length(); length < half; length *= kLonger) {

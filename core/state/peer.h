@@ -74,10 +74,11 @@ class PastChannels {
   // The current one ends, which was `kind`: its count begins anew for the next.
   void end(ChannelKind kind, ChannelCount* carried, std::int64_t now);
   [[nodiscard]] DirectionReport report(ChannelKind kind, const ChannelCount& carried) const;
+  [[nodiscard]] std::int64_t since() const noexcept { return since_; }  // of the current one
 
  private:
   std::vector<ChannelSpan> spans_;
-  std::int64_t since_ = 0;  // of the current one
+  std::int64_t since_ = 0;
   std::uint64_t switches_ = 0;
 };
 
@@ -196,6 +197,22 @@ struct ChannelAnswer {
   bool ready = false;                               // J3 came
 };
 
+// How the peer used its ring in the intervals of the selection, the latest weighted most.
+struct RingUse {
+  float messages = 0;
+  float first = 0;  // of the busiest source
+  float time = 0;   // ns
+
+  // An interval, or what came up to a decision at a message in it.
+  void count(double n, double n_first, double length, bool part) noexcept {
+    constexpr float kOfEarlier = 0.25F;
+    const float weight = part ? 1 : kOfEarlier;
+    messages = messages * weight + static_cast<float>(n);
+    first = first * weight + static_cast<float>(n_first);
+    time = time * weight + static_cast<float>(length);
+  }
+};
+
 // The changes of channels: of the direction peer -> us, which we request, and our answers to the
 // peer's requests.
 struct ChannelChange {
@@ -214,6 +231,7 @@ struct ChannelChange {
   Nanoseconds refused_until = 0;
   std::size_t decision = 0;  // index + 1 of the decision being carried out
   double to_repay = 0;       // ns of its latest set-up that are not repaid yet
+  RingUse use;
   double predicted_gain = 0;
   std::string reason;  // the last outcome, else the selection's verdict
   ChannelAnswer answer;

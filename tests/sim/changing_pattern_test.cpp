@@ -50,8 +50,9 @@ std::int64_t median(std::vector<std::int64_t> of) {
 }
 
 struct Reached {
-  std::int64_t set_up = 0;   // ns, median of the run's queue pairs
-  std::int64_t latest = -1;  // ns after the change, of the last new partner; -1: one never was
+  std::int64_t set_up = 0;    // ns, median of the run's queue pairs
+  std::int64_t latest = -1;   // ns after the change, of the last new partner; -1: one never was
+  std::uint32_t returns = 0;  // of new partners to the default transport
 };
 
 Reached reached() {
@@ -78,6 +79,7 @@ Reached reached() {
       for (const ChannelSpan& span : peer.receive.spans) {
         const std::int64_t since = span.since - changed.at[i] / hca::kNanosecond;
         if (over_ring(span.channel) && since > 0 && after < 0) after = since;
+        if (!over_ring(span.channel) && since > 0) ++out.returns;
       }
       EXPECT_GE(after, 0) << "rank " << i << " gave its new partner no channel";
       out.latest = std::max(out.latest, after);
@@ -93,6 +95,7 @@ TEST(ChangingPattern, NewPartnersReachTheirChannelsWithinTenSetUpTimes) {
   ASSERT_GT(found.set_up, 0);
   ASSERT_GT(found.latest, 0) << "before it could be";
   EXPECT_LE(found.latest, 10 * found.set_up);
+  EXPECT_EQ(found.returns, 0u) << "what came before the change took a channel away";
 }
 
 }  // namespace

@@ -135,6 +135,30 @@ TEST(ChannelSelector, AFullAccountIsLookedAtBeforeTheIntervalEnds) {
   EXPECT_GT(count(1'000'000), account);
 }
 
+// The share of set-ups that repay grows again by what a declined one would have saved.
+TEST(ChannelSelector, ADeclinedSourceThatWouldHaveRepaidCounts) {
+  ChannelWorld world;
+  world.context.traits.uses_feedback = world.context.traits.prepares = true;
+  world.context.settings.policy = "turnout";
+  world.context.settings.xrc = "off";
+  world.selector.begin(world.clock.time);
+  Peer& peer = world.add_peer();
+  for (int n = 0; n < 10; ++n) world.outcomes.note_set_up(false);
+  const double before = world.outcomes.repaid();
+  const auto decide = [&](std::uint32_t messages, selection::Reason verdict) {
+    peer.rx.verdict = verdict;
+    peer.rx.window = messages;
+    world.clock.time = world.selector.next_decision();
+    world.selector.run(world.clock.time);
+    return world.outcomes.repaid();
+  };
+  EXPECT_EQ(decide(1'000'000, selection::Reason::too_few_messages), before);
+  const double after = decide(1'000'000, selection::Reason::not_certain);
+  EXPECT_GT(after, before);
+  EXPECT_EQ(decide(1, selection::Reason::not_certain), after);
+  EXPECT_LT(decide(0, selection::Reason::not_certain), after);
+}
+
 TEST(ChannelSelector, OtherPoliciesHaveNoAccounts) {
   ChannelWorld world;
   world.selector.begin(world.clock.time);

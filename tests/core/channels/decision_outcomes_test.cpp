@@ -69,14 +69,26 @@ TEST(DecisionOutcomes, APeerRepaysItsSetUpByItsMessages) {
   ASSERT_GT(saved, 0);
   peer.rx.kind = ChannelKind::dc_rdma;
   peer.change.make().to_repay = 10 * saved;
-  peer.rx.window = 4;
-  world.outcomes.count_repaid(peer);
+  world.outcomes.count_repaid(peer, 4, false);
   EXPECT_NEAR(peer.change->to_repay, 6 * saved, 1e-6);
   while (world.outcomes.repaid() > 1e-300) world.outcomes.note_set_up(false);
-  peer.rx.window = 7;
-  world.outcomes.count_repaid(peer);
+  world.outcomes.count_repaid(peer, 7, false);
   EXPECT_EQ(peer.change->to_repay, 0);
   EXPECT_DOUBLE_EQ(world.outcomes.repaid(), 0.25);
+}
+
+TEST(DecisionOutcomes, NobodyIsSilentSoSoonAsAtAMessage) {
+  ChannelWorld world;
+  Peer& peer = world.add_peer();
+  peer.rx.kind = ChannelKind::dc_rdma;
+  peer.change.make().to_repay = 1000;
+  world.outcomes.count_repaid(peer, 0, true);
+  EXPECT_EQ(peer.change->to_repay, 1000);
+  EXPECT_EQ(world.outcomes.repaid(), 1);
+  peer.rx.kind = ChannelKind::dc_sendrecv;
+  world.outcomes.count_repaid(peer, 0, true);
+  EXPECT_EQ(peer.change->to_repay, 0);
+  EXPECT_EQ(world.outcomes.repaid(), 0.75);
 }
 
 TEST(DecisionOutcomes, APeerThatFallsSilentDoesNotRepay) {
@@ -84,7 +96,7 @@ TEST(DecisionOutcomes, APeerThatFallsSilentDoesNotRepay) {
   Peer& peer = world.add_peer();
   peer.rx.kind = ChannelKind::dc_rdma;
   peer.change.make().to_repay = 1000;
-  world.outcomes.count_repaid(peer);
+  world.outcomes.count_repaid(peer, 0, false);
   EXPECT_EQ(peer.change->to_repay, 0);
   EXPECT_DOUBLE_EQ(world.outcomes.repaid(), 0.75);
 }

@@ -166,6 +166,33 @@ TEST(Windows, AtAMessageTheLatestIntervalCounts) {
   }
 }
 
+// The longer windows do not take away what the latest messages paid for: a young ring is worth what
+// its source sends since it has it. One that its source stopped using goes.
+TEST(Windows, AYoungRingIsJudgedByItsUse) {
+  for (const bool known : {true, false}) {
+    for (const std::uint64_t each : {1000u, 0u}) {
+      Process process;
+      TurnoutTerms terms;
+      process.input.turnout = &terms;
+      process.input.limits.dc_rdma_available = true;
+      for (int n = 0; n < 64; ++n) process.step({{1, 1'000'000}});
+      process.input.at_message = true;
+      process.step({{2, 1000}});
+      ASSERT_TRUE(oracle::ring(process.channel(2)));
+      process.input.at_message = false;
+      SourceView& young = process.peers[2];
+      young.since = known ? process.now : 0;
+      young.rate = young.rate_first = static_cast<double>(each) / kSecond;
+      bool kept = true;
+      for (int n = 0; n < 8; ++n) {
+        process.step({{2, each}});
+        kept &= oracle::ring(process.channel(2));
+      }
+      EXPECT_EQ(kept, known && each > 0) << "known " << known << ", each " << each;
+    }
+  }
+}
+
 TEST(Windows, EveryChoiceHasAName) {
   for (int c = 0; c <= static_cast<int>(WindowChoice::recent); ++c) {
     EXPECT_GT(name(static_cast<WindowChoice>(c)).size(), 3u);
