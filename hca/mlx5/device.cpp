@@ -32,6 +32,7 @@ class OpenFiles final : public EventFiles {
     std::shared_ptr<CommandFile> commands;
     bool is_command = false;
     Channel* channel = nullptr;  // of a completion channel
+    std::shared_ptr<AsyncAnswers> answers;
   };
 
   static OpenFiles& instance() {
@@ -45,7 +46,7 @@ class OpenFiles final : public EventFiles {
     if (!pages_ && !make_pages()) return -1;
     const int fd = fcntl(pages_.get(), F_DUPFD_CLOEXEC, 0);
     if (fd < 0) return -1;
-    files_[fd] = {std::make_shared<CommandFile>(*this), true, nullptr};
+    files_[fd] = {std::make_shared<CommandFile>(*this), true, nullptr, nullptr};
     mark_descriptor(fd, true, true);
     return fd;
   }
@@ -74,12 +75,34 @@ class OpenFiles final : public EventFiles {
   }
 
   int add(CommandFile& file, Channel* channel, int pipe) override {
+    return add(file, pipe, {nullptr, false, channel, nullptr});
+  }
+
+  Channel* channel_of(const CommandFile& file, int fd) override {
+    const File found = find(fd);
+    return found.commands.get() == &file ? found.channel : nullptr;
+  }
+
+  int add(CommandFile& file, std::shared_ptr<AsyncAnswers> answers) override {
+    const int end = answers->read_end();
+    return add(file, end, {nullptr, false, nullptr, std::move(answers)});
+  }
+
+  std::shared_ptr<AsyncAnswers> answers_of(const CommandFile& file, int fd) override {
+    const File found = find(fd);
+    return found.commands.get() == &file ? found.answers : nullptr;
+  }
+
+ private:
+  // A descriptor for what `pipe` is, of the same commands as `file`. -1 and errno.
+  int add(const CommandFile& file, int pipe, File added) {
     const int fd = fcntl(pipe, F_DUPFD_CLOEXEC, 0);
     if (fd < 0) return -1;
     const std::lock_guard lock(mutex_);
     for (const auto& [number, open] : files_) {
       if (open.is_command && open.commands.get() == &file) {
-        files_[fd] = {open.commands, false, channel};
+        added.commands = open.commands;
+        files_[fd] = std::move(added);
         mark_descriptor(fd, true, false);
         return fd;
       }
@@ -89,14 +112,6 @@ class OpenFiles final : public EventFiles {
     return -1;
   }
 
-  Channel* channel_of(const CommandFile& file, int fd) override {
-    const std::lock_guard lock(mutex_);
-    const auto found = files_.find(fd);
-    const bool known = found != files_.end() && found->second.commands.get() == &file;
-    return known ? found->second.channel : nullptr;
-  }
-
- private:
   // The file that command files are: empty, so that its mappings are doorbells.
   bool make_pages() {
     Descriptor fd(memfd_create("turnout-mlx5", MFD_CLOEXEC));
@@ -150,6 +165,10 @@ ssize_t write_file(int fd, const void* bytes, std::size_t count) {
 ssize_t read_file(int fd, void* bytes, std::size_t count) {
   const OpenFiles::File file = OpenFiles::instance().find(fd);
   if (file.commands == nullptr || file.is_command) return failure(EINVAL);
+  if (file.answers != nullptr) {
+    const ssize_t read = AsyncAnswers::read(fd, bytes, count);
+    return read >= 0 ? read : failure(static_cast<int>(-read));
+  }
   if (file.channel == nullptr) {
     if (count < sizeof(ib_uverbs_async_event_desc)) return failure(EINVAL);
     const int error = file.commands->read_event(bytes);

@@ -58,6 +58,15 @@ constexpr Attribute kQuery[] = {
     {MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, Kind::list, 1},
     {MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, Kind::answer, kMailbox},
 };
+constexpr Attribute kQueryAsync[] = {
+    {MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE, Kind::handle},
+    {MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, Kind::list, 1},
+    {MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD, Kind::handle},
+    {MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID, Kind::value, kLongBytes},
+    {MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN, Kind::value, kLongBytes},
+};
+constexpr Attribute kAllocAnswers[] = {
+    {MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE, Kind::new_handle}};
 constexpr Attribute kRegisterUmem[] = {
     {MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, Kind::new_handle},
     {MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR, Kind::value, kLongBytes},
@@ -77,11 +86,16 @@ class Mailbox {
  public:
   // 0 or errno.
   [[nodiscard]] int read(const IoctlCommand& command, std::uint16_t in, std::uint16_t out) {
+    answer_ = out;
+    return read_question(command, in, command.answer_bytes(out));
+  }
+  // The same where the answer comes later.
+  [[nodiscard]] int read_question(const IoctlCommand& command, std::uint16_t in,
+                                  std::size_t out_bytes) {
     const std::size_t bytes = command.list_bytes(in);
     if (bytes < prm::kHeadBytes) return EINVAL;
     in_.resize(bytes);
-    out_.resize(command.answer_bytes(out));
-    answer_ = out;
+    out_.resize(out_bytes);
     return command.list(in, 0, in_.data(), bytes);
   }
   [[nodiscard]] Opcode opcode() const noexcept {
@@ -89,19 +103,22 @@ class Mailbox {
   }
   [[nodiscard]] prm::In in() const noexcept { return in_; }
   [[nodiscard]] prm::Out out() noexcept { return out_; }
-  // 0, or EREMOTEIO with the firmware's status in the answer. why: of a refusal.
-  [[nodiscard]] int answer(IoctlCommand& command, Answer status, const char* why) {
-    if (status != Answer::ok) {
-      std::fill(out_.begin(), out_.end(), std::byte{0});
-      std::uint32_t syndrome = 2166136261U;  // FNV-1a: a number of its own for each reason
-      for (const char* c = why; *c != '\0'; ++c) {
-        syndrome = (syndrome ^ static_cast<std::uint8_t>(*c)) * 16777619U;
-      }
-      prm::set(out_, prm::kStatus, static_cast<std::uint32_t>(status));
-      prm::set(out_, prm::kSyndrome, syndrome);
-      TURNOUT_LOG(hca, debug, "mlx5 firmware command failed: {:#x}: status {:#x}, {}",
-                  static_cast<unsigned>(opcode()), static_cast<unsigned>(status), why);
+  // The firmware's status is put into the answer. why: of a refusal.
+  void finish(Answer status, const char* why) {
+    if (status == Answer::ok) return;
+    std::fill(out_.begin(), out_.end(), std::byte{0});
+    std::uint32_t syndrome = 2166136261U;  // FNV-1a: a number of its own for each reason
+    for (const char* c = why; *c != '\0'; ++c) {
+      syndrome = (syndrome ^ static_cast<std::uint8_t>(*c)) * 16777619U;
     }
+    prm::set(out_, prm::kStatus, static_cast<std::uint32_t>(status));
+    prm::set(out_, prm::kSyndrome, syndrome);
+    TURNOUT_LOG(hca, debug, "mlx5 firmware command failed: {:#x}: status {:#x}, {}",
+                static_cast<unsigned>(opcode()), static_cast<unsigned>(status), why);
+  }
+  // 0, or EREMOTEIO with the firmware's status in the answer.
+  [[nodiscard]] int answer(IoctlCommand& command, Answer status, const char* why) {
+    finish(status, why);
     command.answer(answer_, std::span<const std::byte>(out_));
     return status == Answer::ok ? 0 : EREMOTEIO;
   }
@@ -181,6 +198,10 @@ const DevxCommands::Entry DevxCommands::kCommands[] = {
     {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY, kDestroy, &DevxCommands::destroy},
     {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_MODIFY, kModify, &DevxCommands::modify},
     {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY, kQuery, &DevxCommands::query},
+    {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY, kQueryAsync,
+     &DevxCommands::query_asynchronously},
+    {MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD, MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC, kAllocAnswers,
+     &DevxCommands::alloc_answers},
     {MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG, kRegisterUmem,
      &DevxCommands::register_memory},
     {MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_DEREG, kDeregisterUmem,
@@ -209,6 +230,10 @@ void DevxCommands::end() {
     (void)objects_.verbs().destroy_channel(*channel->channel);
   }
   channels_.clear();
+  for (const auto& one : answers_) {
+    if (const auto answers = one.lock()) answers->end();
+  }
+  answers_.clear();
 }
 
 int DevxCommands::general(IoctlCommand& command) {
@@ -320,6 +345,10 @@ int DevxCommands::modify(IoctlCommand& command) {
   return box.answer(command, refusal.answer, refusal.why);
 }
 
+const QpObject* DevxCommands::queried(std::uint32_t handle, Opcode opcode, prm::In in) const {
+  return opcode == Opcode::query_qp ? queue_pair(handle, prm::get(in, prm::kNumber)) : nullptr;
+}
+
 int DevxCommands::query(IoctlCommand& command) {
   Mailbox box;
   if (const int error = box.read(command, MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN,
@@ -327,12 +356,44 @@ int DevxCommands::query(IoctlCommand& command) {
       error != 0) {
     return error;
   }
-  if (box.opcode() != Opcode::query_qp) return EINVAL;
-  const QpObject* const pair = queue_pair(command.handle(MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE),
-                                          prm::get(box.in(), prm::kNumber));
+  const QpObject* const pair =
+      queried(command.handle(MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE), box.opcode(), box.in());
   if (pair == nullptr) return EINVAL;
   const Refusal refusal = query_qp(*pair, box.out());
   return box.answer(command, refusal.answer, refusal.why);
+}
+
+// The firmware answers at once: only the way of the answer is another.
+int DevxCommands::query_asynchronously(IoctlCommand& command) {
+  const auto bytes = command.value<std::uint64_t>(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN);
+  if (bytes < prm::kHeadBytes || bytes > UINT16_MAX) return EINVAL;
+  const auto fd = static_cast<int>(command.handle(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD));
+  const auto answers = events_.answers_of(file_, fd);
+  if (answers == nullptr) return EINVAL;
+  Mailbox box;
+  if (const int error = box.read_question(command, MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, bytes);
+      error != 0) {
+    return error;
+  }
+  const QpObject* const pair =
+      queried(command.handle(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE), box.opcode(), box.in());
+  if (pair == nullptr) return EINVAL;
+  const Refusal refusal = query_qp(*pair, box.out());
+  box.finish(refusal.answer, refusal.why);
+  return answers->put(command.value<std::uint64_t>(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID),
+                      box.out());
+}
+
+int DevxCommands::alloc_answers(IoctlCommand& command) {
+  const auto answers = std::make_shared<AsyncAnswers>();
+  if (const int error = answers->open(); error != 0) return error;
+  const int fd = events_.add(file_, answers);
+  if (fd < 0) return errno;
+  std::erase_if(answers_, [](const auto& one) { return one.expired(); });
+  answers_.push_back(answers);
+  command.answer_handle(MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE,
+                        static_cast<std::uint32_t>(fd));
+  return 0;
 }
 
 int DevxCommands::register_memory(IoctlCommand& command) {

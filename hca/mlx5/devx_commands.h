@@ -7,7 +7,7 @@
 // Owns its objects; they end with end(), before the queues of verbs. The lock of the command file
 // guards it, except read(). Sources: rdma/mlx5_user_ioctl_cmds.h; Linux,
 // drivers/infiniband/hw/mlx5/devx.c; mlx5dv_devx_obj_create(3), mlx5dv_devx_umem_reg(3),
-// mlx5dv_devx_create_event_channel(3).
+// mlx5dv_devx_create_event_channel(3), mlx5dv_devx_obj_query_async(3).
 #pragma once
 
 #include <memory>
@@ -87,9 +87,11 @@ class DevxCommands {
   int destroy(IoctlCommand& command);
   int modify(IoctlCommand& command);
   int query(IoctlCommand& command);
+  int query_asynchronously(IoctlCommand& command);
   int register_memory(IoctlCommand& command);
   int deregister_memory(IoctlCommand& command);
   int alloc_event_channel(IoctlCommand& command);
+  int alloc_answers(IoctlCommand& command);
 
   Refusal execute_general(prm::Opcode opcode, prm::In in, prm::Out out);
   Refusal execute_create(prm::Opcode opcode, prm::In in, prm::Out out, Object& object);
@@ -107,6 +109,8 @@ class DevxCommands {
   [[nodiscard]] Srq* shared_queue(std::uint32_t number) const;
   // The queue pair of this handle, of DevX or of verbs, if it has this number.
   [[nodiscard]] QpObject* queue_pair(std::uint32_t handle, std::uint32_t number) const;
+  // The one that a query is of; null: it is of nothing that there is.
+  [[nodiscard]] const QpObject* queried(std::uint32_t handle, prm::Opcode opcode, prm::In in) const;
   [[nodiscard]] bool is_page(std::uint32_t number) const noexcept;
   // `bytes` of the memory with this number, which `object` uses from now on.
   Refusal place(std::uint32_t umem, std::uint64_t offset, std::uint64_t bytes, Object& object,
@@ -120,6 +124,7 @@ class DevxCommands {
   Handles<Umem> umems_;  // number is handle + 1
   Handles<Object> devx_;
   std::vector<std::unique_ptr<EventChannel>> channels_;
+  std::vector<std::weak_ptr<AsyncAnswers>> answers_;
   std::uint32_t next_hint_ = 1;
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/file_descriptor.h"
 #include "hca/live/engine.h"
+#include "hca/mlx5/async_answers.h"
 #include "hca/mlx5/handles.h"
 #include "hca/mlx5/queue_objects.h"
 
@@ -25,6 +26,10 @@ class EventFiles {
   [[nodiscard]] virtual int add(class CommandFile& file, Channel* channel, int pipe) = 0;
   // Null: it is not a channel of this file.
   [[nodiscard]] virtual Channel* channel_of(const class CommandFile& file, int fd) = 0;
+  // The same of answers, which live as long as such a descriptor.
+  [[nodiscard]] virtual int add(class CommandFile& file, std::shared_ptr<AsyncAnswers> answers) = 0;
+  [[nodiscard]] virtual std::shared_ptr<AsyncAnswers> answers_of(const class CommandFile& file,
+                                                                 int fd) = 0;
 };
 
 struct FileObjects {

@@ -2,10 +2,15 @@
 // Commands of the emulated mlx5's firmware (DevX), with every byte in the test's own hand: good
 // ones, too short ones, such of objects that are not there, and such in a wrong state.
 #include <fcntl.h>
+#include <poll.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <rdma/rdma_user_ioctl.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
 
 #include "hca/device/limits.h"
 #include "hca/mlx5/prm.h"
@@ -180,6 +185,22 @@ class Devx {
     const auto fd = static_cast<int>(ioctl.made());
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
+  }
+  // A descriptor that answers come by.
+  int answers() {
+    Ioctl ioctl(MLX5_IB_OBJECT_DEVX_ASYNC_CMD_FD, MLX5_IB_METHOD_DEVX_ASYNC_CMD_FD_ALLOC);
+    EXPECT_EQ(ioctl.handle(MLX5_IB_ATTR_DEVX_ASYNC_CMD_FD_ALLOC_HANDLE, 0).run(library.fd), 0);
+    return static_cast<int>(ioctl.made());
+  }
+  int query_later(std::uint32_t handle, const Box& in, std::size_t out_bytes, int answers,
+                  std::uint64_t wr_id) {
+    return Ioctl(MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_ASYNC_QUERY)
+        .handle(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE, handle)
+        .in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, in.data(), in.size())
+        .value(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN, out_bytes)
+        .value(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID, wr_id)
+        .handle(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD, static_cast<std::uint32_t>(answers))
+        .run(library.fd);
   }
   int subscribe(int channel, std::uint32_t object, std::vector<std::uint16_t> types,
                 std::uint64_t cookie) {
@@ -549,6 +570,128 @@ TEST_F(Mlx5Devx, StatesOfAQueuePair) {
   EXPECT_TRUE(refused(d.modify(made.handle, to_rts(n)), Answer::bad_qp_state));
   EXPECT_EQ(d.modify(made.handle, rst).error, 0);
   EXPECT_EQ(d.modify(made.handle, to_init(n)).error, 0);
+}
+
+// What a descriptor for answers gives next: its request, and the answer. Or errno.
+struct Answered {
+  explicit Answered(int fd, std::size_t room = 1024) : out(room) {
+    const ssize_t bytes = mlx5_device().read(fd, out.data(), out.size());
+    error = bytes < 0 ? errno : 0;
+    out.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
+    if (bytes < static_cast<ssize_t>(sizeof wr_id)) return;
+    std::memcpy(&wr_id, out.data(), sizeof wr_id);
+    out.erase(out.begin(), out.begin() + sizeof wr_id);
+  }
+  int error = 0;
+  std::uint64_t wr_id = 0;
+  Box out;
+};
+
+TEST_F(Mlx5Devx, AnswersComeLater) {
+  namespace qp = prm::qp;
+  Devx d;
+  Memory c(d), m(d);
+  const Result cq = d.create(cq_command(c)), made = d.create(qp_command(d, m, cq.number()));
+  ASSERT_EQ(made.error, 0);
+  const int answers = d.answers();
+  ASSERT_EQ(fcntl(answers, F_SETFL, O_NONBLOCK), 0);
+  pollfd ready{answers, POLLIN, 0};
+  EXPECT_EQ(poll(&ready, 1, 0), 0);
+  EXPECT_EQ(Answered(answers).error, EAGAIN);
+
+  Box ask = command(Opcode::query_qp);
+  prm::set(ask, prm::kNumber, made.number());
+  EXPECT_EQ(d.query_later(made.handle, ask, qp::kBytes, answers, 0xabcd'0000'1234), 0);
+  EXPECT_EQ(d.query_later(made.handle, ask, 64, answers, 2), 0);  // refused: by the answer
+  EXPECT_EQ(poll(&ready, 1, 0), 1);
+  EXPECT_EQ(Answered(answers, 64).error, ENOSPC);
+  const Answered whole(answers);
+  EXPECT_EQ(whole.wr_id, 0xabcd'0000'1234U);
+  EXPECT_EQ(whole.out, d.query(made.handle, ask, qp::kBytes).out);
+  const Answered refusal(answers);
+  EXPECT_EQ(refusal.wr_id, 2U);
+  EXPECT_EQ(refusal.out.size(), 64U);
+  EXPECT_EQ(prm::get(refusal.out, prm::kStatus),
+            static_cast<std::uint32_t>(Answer::bad_output_length));
+  EXPECT_NE(prm::get(refusal.out, prm::kSyndrome), 0U);
+  EXPECT_EQ(Answered(answers).error, EAGAIN);
+
+  // What the ioctl refuses, and nothing comes of it.
+  EXPECT_EQ(d.query_later(made.handle + 7, ask, qp::kBytes, answers, 3), EINVAL);
+  EXPECT_EQ(d.query_later(cq.handle, ask, qp::kBytes, answers, 3), EINVAL);
+  EXPECT_EQ(d.query_later(made.handle, command(Opcode::create_cq), 64, answers, 3), EINVAL);
+  EXPECT_EQ(d.query_later(made.handle, ask, 1 << 16, answers, 3), EINVAL);
+  EXPECT_EQ(d.query_later(made.handle, ask, prm::kHeadBytes - 1, answers, 3), EINVAL);
+  const int events = d.channel();
+  for (const int fd : {events, d.library.fd, 1 << 20}) {
+    EXPECT_EQ(d.query_later(made.handle, ask, qp::kBytes, fd, 3), EINVAL);
+  }
+  EXPECT_EQ(d.subscribe(answers, cq.handle, {0x00}, 1), EINVAL);
+  EXPECT_EQ(Answered(answers).error, EAGAIN);
+
+  // Nobody reads: in the end there is no room, and what was taken is there whole.
+  std::uint64_t sent = 0;
+  int error = 0;
+  while (sent < 4096 && error == 0) {
+    error = d.query_later(made.handle, ask, 1 << 14, answers, sent);
+    sent += error == 0;
+  }
+  EXPECT_EQ(error, EAGAIN);
+  EXPECT_GE(sent, 4U);
+  for (std::uint64_t i = 0; i < sent; ++i) {
+    const Answered one(answers, 1 << 15);
+    EXPECT_EQ(one.wr_id, i);
+    EXPECT_EQ(one.out.size(), std::size_t{1} << 14);
+  }
+  // Another channel lives on when the first has gone.
+  const int second = d.answers();
+  EXPECT_EQ(mlx5_device().close(answers), 0);
+  EXPECT_EQ(d.query_later(made.handle, ask, qp::kBytes, answers, 4), EINVAL);
+  EXPECT_EQ(d.query_later(made.handle, ask, qp::kBytes, second, 5), 0);
+  EXPECT_EQ(Answered(second).wr_id, 5U);
+  for (const int fd : {second, events}) EXPECT_EQ(mlx5_device().close(fd), 0);
+}
+
+// Threads wait for answers: each comes once, and the end of the context ends the waiting.
+TEST_F(Mlx5Devx, AnswersOfManyReaders) {
+  constexpr std::uint64_t kAnswers = 400;
+  constexpr std::size_t kReaders = 3;
+  int answers = -1;
+  std::atomic<std::uint64_t> sum{0}, count{0};
+  std::atomic<unsigned> ended{0};
+  std::vector<std::thread> readers;
+  {
+    Devx d;
+    Memory c(d), m(d);
+    const Result cq = d.create(cq_command(c)), made = d.create(qp_command(d, m, cq.number()));
+    ASSERT_EQ(made.error, 0);
+    answers = d.answers();
+    for (std::size_t i = 0; i < kReaders; ++i) {
+      readers.emplace_back([&] {
+        for (;;) {
+          const Answered one(answers);
+          if (one.error != 0) {
+            ended += one.error == EIO;
+            return;
+          }
+          sum += one.wr_id;
+          ++count;
+        }
+      });
+    }
+    Box ask = command(Opcode::query_qp);
+    prm::set(ask, prm::kNumber, made.number());
+    for (std::uint64_t i = 1; i <= kAnswers;) {
+      const int error = d.query_later(made.handle, ask, prm::qp::kBytes, answers, i);
+      EXPECT_TRUE(error == 0 || error == EAGAIN) << error;
+      i += error != EAGAIN;
+    }
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(count, kAnswers);
+  EXPECT_EQ(sum, kAnswers * (kAnswers + 1) / 2);
+  EXPECT_EQ(ended, kReaders);
+  EXPECT_EQ(mlx5_device().close(answers), 0);
 }
 
 // A message between queues that the firmware's commands made, and the events of it.
