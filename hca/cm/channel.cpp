@@ -69,7 +69,7 @@ std::vector<std::unique_ptr<Event>> extract(Channel& c, const Chosen& chosen) {
 // What the real library does when an event is taken, not when it happens. False: there is none.
 bool deliver(Event& event) {
   Id& owner = *event.owner;
-  if (event.verbs.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+  if (type_of(event.verbs) == RDMA_CM_EVENT_CONNECT_REQUEST) {
     Id& child = id_of(event.verbs.id);
     child.verbs.context = owner.verbs.context;
     if (owner.synchronous()) {
@@ -83,7 +83,7 @@ bool deliver(Event& event) {
       child.own_channel = std::move(own);
     }
   }
-  if (event.verbs.event == RDMA_CM_EVENT_MULTICAST_JOIN) deliver_join(event);
+  if (type_of(event.verbs) == RDMA_CM_EVENT_MULTICAST_JOIN) deliver_join(event);
   ++owner.unacknowledged;
   if (event.group != nullptr) ++event.group->unacknowledged;
   return true;
@@ -140,10 +140,10 @@ int watch_beside(Channel& c, int fd) {
   return watch_fd(c, fd, kWake);
 }
 
-Event& queue_event(Id& id, rdma_cm_event_type type, int status) {
+Event& queue_event(Id& id, int type, int status) {
   auto event = std::make_unique<Event>();
   event->verbs.id = &id.verbs;
-  event->verbs.event = type;
+  std::memcpy(&event->verbs.event, &type, sizeof type);
   event->verbs.status = status;
   event->owner = &id;
   Event& e = *event;

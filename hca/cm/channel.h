@@ -17,6 +17,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -34,6 +35,18 @@ using Lock = std::unique_lock<std::mutex>;
 [[nodiscard]] std::mutex& state_lock();
 // Signalled, under the lock, whenever an event is acknowledged.
 [[nodiscard]] std::condition_variable& acknowledged();
+
+// Events of later rdma-core than these headers are of.
+inline constexpr int kAddrinfoResolved = RDMA_CM_EVENT_TIMEWAIT_EXIT + 1;
+inline constexpr int kUserEvent = kAddrinfoResolved + 2;
+
+// What an event is of, later ones too: an int, as rdma_cm_event_type cannot hold those.
+[[nodiscard]] inline int type_of(const rdma_cm_event& event) noexcept {
+  int type;
+  static_assert(sizeof type == sizeof event.event);
+  std::memcpy(&type, &event.event, sizeof type);
+  return type;
+}
 
 // An event: of the channel until it is taken, then the user's until rdma_ack_cm_event().
 struct Event {
@@ -68,8 +81,9 @@ inline Channel& channel_of(rdma_event_channel* c) {
 // which with a kernel just goes on waiting: so it does here. Without the lock.
 void destroy_channel(Channel* channel);
 
-// Appends an event about `id`, whose channel it goes to.
-Event& queue_event(Id& id, rdma_cm_event_type type, int status = 0);
+// Appends an event about `id`, whose channel it goes to. type: rdma_cm_event_type, or a later one,
+// which that type cannot hold.
+Event& queue_event(Id& id, int type, int status = 0);
 
 // Reports messages for `id`'s socket on its channel from now on; ends that. errno or 0.
 [[nodiscard]] int watch(Id& id);

@@ -51,8 +51,8 @@ void adopt_peer(Id& id, const Message& m) {
   id.rnr_retry_count = m.rnr_retry_count;
   id.responder_resources = std::min(m.initiator_depth, id.adapter->max_responder_resources);
   id.initiator_depth = std::min(m.responder_resources, id.adapter->max_initiator_depth);
-  id.remote_ece.vendor_id = m.ece_vendor;
-  id.remote_ece.options = m.ece_options;
+  id.ece.remote.vendor_id = m.ece_vendor;
+  id.ece.remote.options = m.ece_options;
 }
 
 // The peer has ended the connection. On a wire that message arrives after the last one of the queue
@@ -277,8 +277,8 @@ Message message_of(const Id& id, Kind kind, std::uint32_t status) {
     m.lid = id.adapter->lid;
     m.gid = id.adapter->gid;
   }
-  m.ece_vendor = id.local_ece.vendor_id;
-  m.ece_options = id.local_ece.options;
+  m.ece_vendor = id.ece.local.vendor_id;
+  m.ece_options = id.ece.local.options;
   return m;
 }
 

@@ -95,14 +95,14 @@ TURNOUT_EXPORT int rdma_notify(rdma_cm_id* verbs, ibv_event_type type) {
 TURNOUT_EXPORT int rdma_set_local_ece(rdma_cm_id* verbs, ibv_ece* ece) {
   if (ece == nullptr || ece->comp_mask != 0 || verbs->qp != nullptr) return failure(EINVAL);
   const Lock lock(state_lock());
-  id_of(verbs).local_ece = *ece;
+  id_of(verbs).ece.local = *ece;
   return 0;
 }
 
 TURNOUT_EXPORT int rdma_get_remote_ece(rdma_cm_id* verbs, ibv_ece* ece) {
   if (ece == nullptr || verbs->qp != nullptr) return failure(EINVAL);
   const Lock lock(state_lock());
-  *ece = id_of(verbs).remote_ece;
+  *ece = id_of(verbs).ece.remote;
   return 0;
 }
 

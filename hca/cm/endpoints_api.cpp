@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The exported functions that resolve names and make endpoints of the answer: rdma_getaddrinfo(3),
-// rdma_create_ep(3), rdma_get_request(3).
+// rdma_create_ep(3), rdma_get_request(3); of later versions than this header's,
+// rdma_resolve_addrinfo(3).
 #include <infiniband/ib.h>
 #include <netdb.h>
 #include <rdma/rdma_verbs.h>
@@ -155,6 +156,44 @@ TURNOUT_EXPORT int rdma_getaddrinfo(const char* node, const char* service,
   return 0;
 }
 
+// The answer is there at once: only its way is that of an event. There is no subnet administrator
+// to ask for a service by name.
+TURNOUT_EXPORT int rdma_resolve_addrinfo(rdma_cm_id* verbs, const char* node, const char* service,
+                                         const rdma_addrinfo* hints) {
+  constexpr int kBySubnet = 0x10;
+  if (verbs == nullptr) return failure(EINVAL);
+  if (hints != nullptr && (hints->ai_flags & kBySubnet) != 0) return failure(ENOTSUP);
+  Id& id = id_of(verbs);
+  {
+    const Lock lock(state_lock());
+    if (id.resolution) return failure(EBUSY);
+    id.resolution.emplace(nullptr, rdma_freeaddrinfo);
+  }
+  rdma_addrinfo* found = nullptr;
+  errno = EINVAL;  // of bad flags getaddrinfo() says -1, and no errno
+  if (const int code = rdma_getaddrinfo(node, service, hints, &found); code != 0) {
+    const int error = code == -1 || code == EAI_SYSTEM ? errno : EADDRNOTAVAIL;
+    const Lock lock(state_lock());
+    id.resolution.reset();
+    return failure(error);
+  }
+  return run(id, [found](Id& of) {
+    of.resolution->reset(found);
+    queue_event(of, kAddrinfoResolved);
+    return 0;
+  });
+}
+
+TURNOUT_EXPORT int rdma_query_addrinfo(rdma_cm_id* verbs, rdma_addrinfo** info) {
+  if (verbs == nullptr || info == nullptr) return failure(EINVAL);
+  const Lock lock(state_lock());
+  Id& id = id_of(verbs);
+  if (!id.resolution || *id.resolution == nullptr) return failure(ENOENT);
+  *info = id.resolution->release();
+  id.resolution.reset();
+  return 0;
+}
+
 TURNOUT_EXPORT void rdma_freeaddrinfo(rdma_addrinfo* list) {
   while (list != nullptr) {
     rdma_addrinfo* const next = list->ai_next;
@@ -203,7 +242,7 @@ TURNOUT_EXPORT int rdma_get_request(rdma_cm_id* verbs, rdma_cm_id** id) {
   rdma_cm_event* event = nullptr;
   if (rdma_get_cm_event(verbs->channel, &event) != 0) return -1;
   const int status = event->status;
-  if (status != 0 || event->event != RDMA_CM_EVENT_CONNECT_REQUEST) {
+  if (status != 0 || type_of(*event) != RDMA_CM_EVENT_CONNECT_REQUEST) {
     rdma_ack_cm_event(event);
     return failure(status != 0 ? std::abs(status) : EINVAL);
   }

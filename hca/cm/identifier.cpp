@@ -115,7 +115,7 @@ int complete(Id& id) {
   id.verbs.event = &event->verbs;
   const int status = event->verbs.status;
   if (status == 0) return 0;
-  if (event->verbs.event == RDMA_CM_EVENT_REJECTED) return failure(ECONNREFUSED);
+  if (type_of(event->verbs) == RDMA_CM_EVENT_REJECTED) return failure(ECONNREFUSED);
   return failure(status < 0 ? -status : status);
 }
 

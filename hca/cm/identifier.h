@@ -58,6 +58,8 @@ struct Options {
   std::optional<std::uint8_t> ack_timeout;
 };
 
+using AddressInfo = std::unique_ptr<rdma_addrinfo, void (*)(rdma_addrinfo*)>;
+
 struct Id {
   rdma_cm_id verbs{};  // first: the user's pointer is to it
   Channel* channel = nullptr;
@@ -73,7 +75,11 @@ struct Id {
   std::list<std::unique_ptr<Id>> silent;  // of a listener
 
   Options options;
-  ibv_ece local_ece{}, remote_ece{};
+  struct Ece {
+    ibv_ece local{}, remote{};
+  } ece;
+  std::optional<AddressInfo>
+      resolution;  // rdma_resolve_addrinfo: asked for, null until it is there
   std::optional<ibv_qp_init_attr> child_qp;  // rdma_create_ep: for rdma_get_request
   std::vector<std::uint8_t> connect_data;    // rdma_create_ep: goes before the user's private data
 

@@ -251,6 +251,18 @@ TURNOUT_EXPORT int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event*
   return 0;
 }
 
+// By another name, as a header that declares it has the type of events for an int.
+TURNOUT_EXPORT int turnout_write_cm_event(rdma_cm_id* verbs, int type, int status,
+                                          std::uint64_t argument) asm("rdma_write_cm_event");
+int turnout_write_cm_event(rdma_cm_id* verbs, int type, int status, std::uint64_t argument) {
+  if (type != kUserEvent) return failure(EINVAL);
+  const Lock lock(state_lock());
+  Event& event = queue_event(id_of(verbs), type, status);
+  // The parameters of such an event are this number.
+  std::memcpy(&event.verbs.param, &argument, sizeof argument);
+  return 0;
+}
+
 TURNOUT_EXPORT int rdma_ack_cm_event(rdma_cm_event* event) {
   if (event == nullptr) return failure(EINVAL);
   acknowledge(reinterpret_cast<Event*>(event));
@@ -258,18 +270,29 @@ TURNOUT_EXPORT int rdma_ack_cm_event(rdma_cm_event* event) {
 }
 
 TURNOUT_EXPORT const char* rdma_event_str(rdma_cm_event_type event) {
-  static constexpr const char* kNames[] = {
-      "RDMA_CM_EVENT_ADDR_RESOLVED",   "RDMA_CM_EVENT_ADDR_ERROR",
-      "RDMA_CM_EVENT_ROUTE_RESOLVED",  "RDMA_CM_EVENT_ROUTE_ERROR",
-      "RDMA_CM_EVENT_CONNECT_REQUEST", "RDMA_CM_EVENT_CONNECT_RESPONSE",
-      "RDMA_CM_EVENT_CONNECT_ERROR",   "RDMA_CM_EVENT_UNREACHABLE",
-      "RDMA_CM_EVENT_REJECTED",        "RDMA_CM_EVENT_ESTABLISHED",
-      "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
-      "RDMA_CM_EVENT_MULTICAST_JOIN",  "RDMA_CM_EVENT_MULTICAST_ERROR",
-      "RDMA_CM_EVENT_ADDR_CHANGE",     "RDMA_CM_EVENT_TIMEWAIT_EXIT"};
-  static_assert(std::size(kNames) == RDMA_CM_EVENT_TIMEWAIT_EXIT + 1);
-  const auto index = static_cast<std::size_t>(event);
-  return index < std::size(kNames) ? kNames[index] : "UNKNOWN EVENT";
+  static constexpr const char* kNames[] = {"RDMA_CM_EVENT_ADDR_RESOLVED",
+                                           "RDMA_CM_EVENT_ADDR_ERROR",
+                                           "RDMA_CM_EVENT_ROUTE_RESOLVED",
+                                           "RDMA_CM_EVENT_ROUTE_ERROR",
+                                           "RDMA_CM_EVENT_CONNECT_REQUEST",
+                                           "RDMA_CM_EVENT_CONNECT_RESPONSE",
+                                           "RDMA_CM_EVENT_CONNECT_ERROR",
+                                           "RDMA_CM_EVENT_UNREACHABLE",
+                                           "RDMA_CM_EVENT_REJECTED",
+                                           "RDMA_CM_EVENT_ESTABLISHED",
+                                           "RDMA_CM_EVENT_DISCONNECTED",
+                                           "RDMA_CM_EVENT_DEVICE_REMOVAL",
+                                           "RDMA_CM_EVENT_MULTICAST_JOIN",
+                                           "RDMA_CM_EVENT_MULTICAST_ERROR",
+                                           "RDMA_CM_EVENT_ADDR_CHANGE",
+                                           "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+                                           "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+                                           "RDMA_CM_EVENT_ADDRINFO_ERROR",
+                                           "RDMA_CM_EVENT_USER"};
+  static_assert(std::size(kNames) == kUserEvent + 1);
+  int index = 0;  // may be beyond the type
+  std::memcpy(&index, &event, sizeof index);
+  return index >= 0 && index <= kUserEvent ? kNames[index] : "UNKNOWN EVENT";
 }
 
 TURNOUT_EXPORT int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,

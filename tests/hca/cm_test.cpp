@@ -9,6 +9,17 @@
 
 #include "tests/hca/cm_rig.h"
 
+// What later versions than this header's have: names that are resolved by an event, and events of
+// the user's own.
+extern "C" {
+int rdma_resolve_addrinfo(rdma_cm_id* id, const char* node, const char* service,
+                          const rdma_addrinfo* hints);
+int rdma_query_addrinfo(rdma_cm_id* id, rdma_addrinfo** info);
+// Their numbers are beyond this header's type.
+int write_event(rdma_cm_id* id, int event, int status, uint64_t arg) asm("rdma_write_cm_event");
+const char* name_of_event(int event) asm("rdma_event_str");
+}
+
 namespace turnout::cm::test {
 namespace {
 
@@ -405,6 +416,79 @@ TEST_F(Connection, SynchronousEndpoints) {
   rdma_destroy_ep(passive);
   rdma_destroy_ep(listener);
   active = passive = listener = nullptr;
+}
+
+// The next event, acknowledged: its number, status and parameters.
+struct Later {
+  explicit Later(rdma_event_channel* channel) {
+    rdma_cm_event* event = nullptr;
+    EXPECT_EQ(rdma_get_cm_event(channel, &event), 0);
+    if (event == nullptr) return;
+    std::memcpy(&type, &event->event, sizeof type);
+    std::memcpy(&argument, &event->param, sizeof argument);
+    id = event->id;
+    status = event->status;
+    EXPECT_EQ(rdma_ack_cm_event(event), 0);
+  }
+  int type = -1, status = -1;
+  std::uint64_t argument = 0;
+  rdma_cm_id* id = nullptr;
+};
+
+TEST_F(Connection, ResolvesNamesByAnEvent) {
+  constexpr int kResolved = 16;
+  EXPECT_STREQ(name_of_event(kResolved), "RDMA_CM_EVENT_ADDRINFO_RESOLVED");
+  ASSERT_EQ(rdma_create_id(client, &active, this, RDMA_PS_TCP), 0);
+  rdma_addrinfo hints{}, *found = nullptr;
+  hints.ai_port_space = RDMA_PS_TCP;
+  const auto fails = [](int result, int error) { return result == -1 && errno == error; };
+  EXPECT_TRUE(fails(rdma_query_addrinfo(active, &found), ENOENT));
+  EXPECT_TRUE(fails(rdma_resolve_addrinfo(nullptr, "127.0.0.1", "1", &hints), EINVAL));
+  EXPECT_TRUE(fails(rdma_resolve_addrinfo(active, nullptr, nullptr, nullptr), EINVAL));
+  EXPECT_TRUE(fails(rdma_resolve_addrinfo(active, "127.0.0.1", "none", &hints), EADDRNOTAVAIL));
+  hints.ai_flags = 0x10;  // RAI_SA
+  EXPECT_TRUE(fails(rdma_resolve_addrinfo(active, nullptr, "1", &hints), ENOTSUP));
+  hints.ai_flags = 0;
+  ASSERT_EQ(rdma_resolve_addrinfo(active, "127.0.0.1", "4711", &hints), 0);
+  EXPECT_TRUE(fails(rdma_resolve_addrinfo(active, "127.0.0.1", "1", &hints), EBUSY));
+  const Later told(client);
+  EXPECT_EQ(told.type, kResolved);
+  EXPECT_EQ(told.id, active);
+  EXPECT_EQ(told.status, 0);
+  ASSERT_EQ(rdma_query_addrinfo(active, &found), 0);
+  ASSERT_EQ(found->ai_dst_len, sizeof(sockaddr_in));
+  EXPECT_EQ(reinterpret_cast<sockaddr_in*>(found->ai_dst_addr)->sin_port, htons(4711));
+  rdma_freeaddrinfo(found);
+  EXPECT_TRUE(fails(rdma_query_addrinfo(active, &found), ENOENT));
+  // Once more, and nobody asks for the answer: it ends with the identifier.
+  ASSERT_EQ(rdma_resolve_addrinfo(active, "127.0.0.1", "4712", &hints), 0);
+  EXPECT_EQ(Later(client).type, kResolved);
+
+  rdma_cm_id* waiting = nullptr;  // of no channel: the call waits for the event
+  ASSERT_EQ(rdma_create_id(nullptr, &waiting, this, RDMA_PS_TCP), 0);
+  ASSERT_EQ(rdma_resolve_addrinfo(waiting, "127.0.0.1", "4713", &hints), 0);
+  ASSERT_NE(waiting->event, nullptr);
+  EXPECT_EQ(std::memcmp(&waiting->event->event, &kResolved, sizeof kResolved), 0);
+  ASSERT_EQ(rdma_query_addrinfo(waiting, &found), 0);
+  rdma_freeaddrinfo(found);
+  EXPECT_EQ(rdma_destroy_id(waiting), 0);
+}
+
+TEST_F(Connection, EventsOfTheUser) {
+  constexpr int kUser = 18;
+  EXPECT_STREQ(name_of_event(kUser), "RDMA_CM_EVENT_USER");
+  for (const int type : {-1, 19}) EXPECT_STREQ(name_of_event(type), "UNKNOWN EVENT");
+  ASSERT_EQ(rdma_create_id(client, &active, this, RDMA_PS_TCP), 0);
+  for (const int type : {0, 9, 16, 17, 19, 20, -1}) {
+    EXPECT_EQ(write_event(active, type, 0, 1), -1) << type;
+    EXPECT_EQ(errno, EINVAL);
+  }
+  ASSERT_EQ(write_event(active, kUser, 7, 0x1122334455667788), 0);
+  const Later told(client);
+  EXPECT_EQ(told.type, kUser);
+  EXPECT_EQ(told.id, active);
+  EXPECT_EQ(told.status, 7);
+  EXPECT_EQ(told.argument, 0x1122334455667788U);
 }
 
 TEST_F(Connection, SynchronousConnectIsRefused) {
