@@ -248,7 +248,7 @@ struct Cq final : Object {
 
   template <class Read>
   ssize_t take_entries(void* to, std::size_t count, fi_addr_t* from, Read&& read_entries) {
-    const Recorder::Call call(Recorder::get());
+    const Recorder::Call call(Recorder::get(), ComputedTime::Call::polls);
     std::array<fi_cq_tagged_entry, kMost> entries;
     std::array<fi_addr_t, kMost> sources;
     count = std::min(count, kMost);

@@ -12,9 +12,6 @@
 namespace turnout::record {
 namespace {
 
-// What is shorter is the MPI library's own way from one call to the next.
-constexpr Nanoseconds kLeastCompute = 1000;
-
 std::atomic<bool> in_child{false};
 thread_local int depth = 0;  // of calls
 
@@ -22,6 +19,10 @@ Nanoseconds clock_time(clockid_t clock) noexcept {
   timespec now{};
   ::clock_gettime(clock, &now);
   return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+std::uint64_t this_thread() noexcept {
+  return static_cast<std::uint64_t>(::pthread_self());
 }
 
 }  // namespace
@@ -77,7 +78,7 @@ Nanoseconds Recorder::age() noexcept {
 }
 
 void Recorder::write_computed() {
-  if (computed_ > 0) file().compute(age(), std::exchange(computed_, 0));
+  if (const Nanoseconds time = computed_.take(); time > 0) file().compute(age(), time);
 }
 
 void Recorder::introduce(PeerId peer) {
@@ -152,16 +153,12 @@ void Recorder::close() noexcept {
   if (file_) file_->close();
 }
 
-Recorder::Call::Call(Recorder* recorder) noexcept : recorder_(depth == 0 ? recorder : nullptr) {
+Recorder::Call::Call(Recorder* recorder, ComputedTime::Call call) noexcept
+    : recorder_(depth == 0 ? recorder : nullptr) {
   ++depth;
   if (recorder_ == nullptr) return;
   const auto lock = recorder_->guard();
-  const auto thread = static_cast<std::uint64_t>(::pthread_self());
-  const Nanoseconds gap = recorder_->left_ < 0 || thread != recorder_->thread_
-                              ? 0
-                              : clock_time(CLOCK_THREAD_CPUTIME_ID) - recorder_->left_;
-  if (gap >= kLeastCompute) recorder_->computed_ += gap;
-  recorder_->thread_ = thread;
+  recorder_->computed_.begin(clock_time(CLOCK_THREAD_CPUTIME_ID), this_thread(), call);
 }
 
 Recorder::Program::Program() noexcept : depth_(std::exchange(depth, 0)) {}
@@ -174,7 +171,7 @@ Recorder::Call::~Call() {
   if (recorder_ == nullptr) return;
   const Nanoseconds now = clock_time(CLOCK_THREAD_CPUTIME_ID);
   const auto lock = recorder_->guard();
-  if (recorder_->thread_ == static_cast<std::uint64_t>(::pthread_self())) recorder_->left_ = now;
+  recorder_->computed_.end(now, this_thread());
 }
 
 namespace {

@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/recording/computed_time.h"
 #include "core/recording/recording_file.h"
 
 namespace turnout::record {
@@ -61,7 +62,7 @@ class Recorder {
   // Not within another one: those are the library's own.
   class Call {
    public:
-    explicit Call(Recorder* recorder) noexcept;
+    explicit Call(Recorder* recorder, ComputedTime::Call call = ComputedTime::Call::acts) noexcept;
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
@@ -103,9 +104,7 @@ class Recorder {
   std::vector<std::uint64_t> peer_names_;  // by PeerId
   std::unordered_map<std::uint64_t, PeerId> peers_;
   std::uint32_t last_ = 0;  // number of an operation
-  Nanoseconds left_ = -1;   // processor time when the last call ended; -1: there was none
-  std::uint64_t thread_ = 0;
-  Nanoseconds computed_ = 0;  // since the last event
+  ComputedTime computed_;   // processor time
 };
 
 }  // namespace turnout::record

@@ -307,7 +307,7 @@ StatusPointer ucp_tag_msg_recv_nbx(Worker worker, void* buffer, std::size_t coun
 void* ucp_tag_probe_nb(Worker worker, std::uint64_t tag, std::uint64_t mask, int removes,
                        TagInfo* info) {
   TURNOUT_NEXT(ucp_tag_probe_nb);
-  const Recorder::Call call(Recorder::get());
+  const Recorder::Call call(Recorder::get(), turnout::ComputedTime::Call::polls);
   void* const message = real(worker, tag, mask, removes, info);
   if (message != nullptr && removes != 0 && call.recorder() != nullptr) {
     const auto lock = call.recorder()->guard();
@@ -332,7 +332,7 @@ StatusPointer ucp_get_nbx(Endpoint ep, void* buffer, std::size_t count, std::uin
 
 unsigned ucp_worker_progress(Worker worker) {
   TURNOUT_NEXT(ucp_worker_progress);
-  const Recorder::Call call(Recorder::get());
+  const Recorder::Call call(Recorder::get(), turnout::ComputedTime::Call::polls);
   return real(worker);
 }
 

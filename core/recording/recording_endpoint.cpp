@@ -8,15 +8,14 @@
 #include <functional>
 #include <list>
 #include <utility>
+#include <vector>
 
+#include "core/recording/computed_time.h"
 #include "core/recording/recording_file.h"
 
 namespace turnout {
 
 namespace {
-
-// What is shorter is the MPI library's own way from one call to the next.
-constexpr Nanoseconds kLeastCompute = 1000;
 
 std::uint64_t length_of(std::span<const iovec> pieces) {
   std::uint64_t length = 0;
@@ -36,6 +35,7 @@ class RecordingEndpoint final : public Endpoint {
 
   ~RecordingEndpoint() override {
     hand_on();
+    for (const End& end : ends_) write(end);
     endpoint_.reset();
     file_.close();
   }
@@ -82,7 +82,7 @@ class RecordingEndpoint final : public Endpoint {
     return {};
   }
   Status peek(const PeekRequest& request) override {
-    const Visit visit(*this);
+    const Visit visit(*this, ComputedTime::Call::polls);
     Status status = endpoint_->peek(request);
     hand_on();
     return status;
@@ -92,7 +92,7 @@ class RecordingEndpoint final : public Endpoint {
                            [&](const RecvRequest& own) { return endpoint_->recv_claimed(own); });
   }
   std::optional<TakenMessage> take_message() override {
-    const Visit visit(*this);
+    const Visit visit(*this, ComputedTime::Call::polls);
     return endpoint_->take_message();
   }
   Status recv_taken(void* handle, const RecvRequest& request) override {
@@ -146,7 +146,7 @@ class RecordingEndpoint final : public Endpoint {
   void abandon() noexcept override { endpoint_->abandon(); }
   Nanoseconds next_deadline() const noexcept override { return endpoint_->next_deadline(); }
   bool progress() override {
-    const Visit visit(*this);
+    const Visit visit(*this, ComputedTime::Call::polls);
     const bool moved = endpoint_->progress();
     hand_on();
     return moved;
@@ -166,23 +166,31 @@ class RecordingEndpoint final : public Endpoint {
     std::list<Operation>::iterator self;
   };
 
+  // Of an operation, handed on.
+  struct End {
+    const CompletionQueue* queue;  // null: told already
+    std::uint32_t request;
+    bool receives, multi, tagged;
+    PeerId source;
+    std::uint64_t bytes, tag;
+  };
+
   // A call from the layer above: what lies between two is the program's.
   class Visit {
    public:
-    explicit Visit(RecordingEndpoint& endpoint) : endpoint_(endpoint) {
-      const auto thread = static_cast<std::uint64_t>(pthread_self());
-      const Nanoseconds gap =
-          endpoint.left_ < 0 || thread != endpoint.thread_ ? 0 : endpoint.time() - endpoint.left_;
-      if (gap >= kLeastCompute) endpoint.computed_ += gap;
-      endpoint.thread_ = thread;
+    explicit Visit(RecordingEndpoint& endpoint, ComputedTime::Call call = ComputedTime::Call::acts)
+        : endpoint_(endpoint) {
+      endpoint.write_told();
+      endpoint.computed_.begin(endpoint.time(), self(), call);
     }
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
-    ~Visit() { endpoint_.left_ = endpoint_.time(); }
+    ~Visit() { endpoint_.computed_.end(endpoint_.time(), self()); }
     // An event follows: what was computed before it comes first.
     void event() { endpoint_.write_computed(); }
 
    private:
+    static std::uint64_t self() noexcept { return static_cast<std::uint64_t>(pthread_self()); }
     RecordingEndpoint& endpoint_;
   };
 
@@ -195,7 +203,7 @@ class RecordingEndpoint final : public Endpoint {
   }
   [[nodiscard]] Nanoseconds age() noexcept { return clock_.now() - born_; }
   void write_computed() {
-    if (computed_ > 0) file_.compute(age(), std::exchange(computed_, 0));
+    if (const Nanoseconds time = computed_.take(); time > 0) file_.compute(age(), time);
   }
   static Operation& begin(std::list<Operation>* operations, const Report& report) {
     Operation& operation = operations->emplace_back();
@@ -286,12 +294,7 @@ class RecordingEndpoint final : public Endpoint {
     });
   }
   void hand_on(Operation& operation, Completion& completion) {
-    if (operation.receives) {
-      write_match(operation, completion, completion.length);
-    } else {
-      write_computed();
-      file_.ended(age(), operation.request);
-    }
+    ends_.push_back(end_of(operation, completion, completion.length));
     completion.context = operation.report.context;
     if (operation.report.queue != nullptr) operation.report.queue->push(completion);
     if (operation.report.counter != nullptr) {
@@ -303,7 +306,9 @@ class RecordingEndpoint final : public Endpoint {
     // something.
     if (operation.receives && completion.status.code() == Code::truncated &&
         completion.source != kAnyPeer) {
-      write_match(operation, completion, completion.length + completion.overflow);
+      End end = end_of(operation, completion, completion.length + completion.overflow);
+      end.queue = nullptr;
+      ends_.push_back(end);
     } else if (!operation.multi) {
       file_.dropped(age(), operation.request);
     }
@@ -315,17 +320,54 @@ class RecordingEndpoint final : public Endpoint {
       operation.report.counter->errors.fetch_add(1, std::memory_order_release);
     }
   }
-  void write_match(const Operation& operation, const Completion& completion, std::uint64_t bytes) {
+  static End end_of(const Operation& operation, const Completion& completion, std::uint64_t bytes) {
+    return {.queue = operation.report.queue,
+            .request = operation.request,
+            .receives = operation.receives,
+            .multi = operation.multi,
+            .tagged = operation.tagged,
+            .source = completion.source,
+            .bytes = bytes,
+            .tag = operation.tagged ? completion.tag : 0};
+  }
+  // Operations end in calls that start others, too. They are written where the program can have
+  // learnt of them, for it waits there; what it has not read is the newest of a queue.
+  void write_told() {
+    std::vector<std::pair<const CompletionQueue*, std::size_t>> unread;
+    std::vector<bool> told(ends_.size());
+    for (std::size_t i = ends_.size(); i-- > 0;) {
+      const CompletionQueue* const queue = ends_[i].queue;
+      auto left = std::ranges::find(unread, queue, [](const auto& one) { return one.first; });
+      if (left == unread.end()) {
+        left = unread.insert(left, {queue, queue == nullptr ? 0 : queue->size()});
+      }
+      told[i] = left->second == 0;
+      if (!told[i]) --left->second;
+    }
+    std::vector<End> rest;
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      if (told[i]) {
+        write(ends_[i]);
+      } else {
+        rest.push_back(ends_[i]);
+      }
+    }
+    ends_ = std::move(rest);
+  }
+  void write(const End& end) {
     write_computed();
     const Nanoseconds at = age();
-    std::uint32_t request = operation.request;
-    file_.on_wireup_request(completion.source, endpoint_->endpoint_id(completion.source));
-    const std::uint64_t tag = operation.tagged ? completion.tag : 0;
-    if (operation.multi) {
-      request = next_request();
-      file_.receive(at, request, kAnyPeer, bytes, tag, false, operation.tagged);
+    if (!end.receives) {
+      file_.ended(at, end.request);
+      return;
     }
-    file_.matched(at, request, completion.source, bytes, tag);
+    std::uint32_t request = end.request;
+    file_.on_wireup_request(end.source, endpoint_->endpoint_id(end.source));
+    if (end.multi) {
+      request = next_request();
+      file_.receive(at, request, kAnyPeer, end.bytes, end.tag, false, end.tagged);
+    }
+    file_.matched(at, request, end.source, end.bytes, end.tag);
   }
   [[nodiscard]] std::uint32_t next_request() noexcept {
     constexpr std::uint32_t kMost = 0xfffffffe;  // of a trace
@@ -343,10 +385,9 @@ class RecordingEndpoint final : public Endpoint {
   CompletionQueue claimed_ended_;    // contexts are the layer above's: they name what it claimed
   std::list<Operation> operations_;  // newest last
   std::list<Operation> claimed_;     // receives of claimed messages
+  std::vector<End> ends_;            // not yet written, in their order
   std::uint32_t last_request_ = 0;
-  Nanoseconds left_ = -1;     // when the last call ended, -1: there was none
-  std::uint64_t thread_ = 0;  // that made it
-  Nanoseconds computed_ = 0;  // since the last event
+  ComputedTime computed_;
 };
 
 }  // namespace
