@@ -270,6 +270,15 @@ class Reader {
     }
     std::vector<std::vector<std::uint32_t>> at(count + 1);
     for (std::uint32_t item = 0; item < count; ++item) at[wait[item]].push_back(item);
+    std::vector<std::uint32_t> waits_before;  // by item
+    for (std::uint32_t item = 0, waits = 0; item < count; ++item) {
+      if (!at[item].empty()) ++waits;
+      waits_before.push_back(waits);
+    }
+    for (const RankStarts& list : lists_) {
+      std::vector<std::uint32_t>& of_rank = out_.waits_before.emplace_back();
+      for (const Start& start : list.list) of_rank.push_back(waits_before[start.item]);
+    }
     std::vector<Item> all;
     std::vector<Item> items = std::move(out_.items);
     std::uint32_t outstanding = 0;

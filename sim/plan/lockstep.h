@@ -74,6 +74,8 @@ struct Lockstep {
   std::vector<PeerMap> maps;
   std::vector<Item> items;
   std::uint64_t irregular = 0;  // messages without a relation
+  // By rank and operation: waits of the list before it.
+  std::vector<std::vector<std::uint32_t>> waits_before;
 };
 
 [[nodiscard]] Lockstep read_lockstep(std::vector<RankStarts> ranks);
