@@ -157,6 +157,26 @@ double left_out(Of of, bool with_rest, SizeValues values) {
   return most;
 }
 
+// The first that is nearly exact, else the one that predicts best. `measured`: no law is exact, and
+// none is below nothing anywhere.
+std::optional<Law> best_of(std::span<const Of> shapes, SizeValues values, bool measured = false) {
+  std::optional<Law> best;
+  for (const bool with_rest : {false, true}) {
+    if (with_rest && values.size() < 3) break;
+    for (const Of of : shapes) {
+      if ((with_rest && of == Of::constant) || of >= Of::cut_columns) continue;
+      std::optional<Law> law = fit(of, with_rest, values);
+      if (!law || (measured && law->rest < 0)) continue;
+      law->left_out = left_out(of, with_rest, values);
+      if (!measured && law->error <= kExact) return law;
+      // A second number must earn its place.
+      const double penalty = with_rest ? 2 : 1;
+      if (!best || law->left_out * penalty < best->left_out) best = law;
+    }
+  }
+  return best;
+}
+
 // Points along an edge that were cut among ranks, rounded up. Three sizes that agree to the byte
 // are no chance.
 std::optional<Law> fit_cut(SizeValues values, std::span<const Of> shapes) {
@@ -246,29 +266,11 @@ Law fit_amount(SizeValues values, std::span<const Law::Of> first) {
     return law;
   }
   constexpr double kNearlyRight = 0.08;
-  std::optional<Law> best;
-  const auto try_all = [&](std::span<const Of> shapes) {
-    for (const bool with_rest : {false, true}) {
-      if (with_rest && values.size() < 3) break;
-      for (const Of of : shapes) {
-        if ((with_rest && of == Of::constant) || of >= Of::cut_columns) continue;
-        std::optional<Law> law = fit(of, with_rest, values);
-        if (!law) continue;
-        law->left_out = left_out(of, with_rest, values);
-        if (law->error <= kExact) {
-          best = law;
-          return;
-        }
-        // A second number must earn its place.
-        const double penalty = with_rest ? 2 : 1;
-        if (!best || law->left_out * penalty < best->left_out) best = law;
-      }
-    }
-  };
   // No growth needs no explanation.
-  try_all(std::array{Of::constant});
-  if (best && best->error <= kExact) return *best;
-  best.reset();
+  if (const std::optional<Law> none = best_of(std::array{Of::constant}, values);
+      none && none->error <= kExact) {
+    return *none;
+  }
   // In proportion to a cut without a remainder.
   for (const Of of : first) {
     if (of >= Of::cut_columns) continue;
@@ -276,13 +278,18 @@ Law fit_amount(SizeValues values, std::span<const Law::Of> first) {
       return *law;
   }
   if (const std::optional<Law> cut = fit_cut(values, first)) return *cut;
-  if (!first.empty()) {
-    try_all(first);
-    if (best && best->error <= kNearlyRight) return *best;
+  if (const std::optional<Law> best = best_of(first, values); best && best->error <= kNearlyRight) {
+    return *best;
   }
-  best.reset();
-  try_all(kAmounts);
-  return best ? *best : Law{Of::constant, values.back().second, 0, 1, 1};
+  return best_of(kAmounts, values).value_or(Law{Of::constant, values.back().second, 0, 1, 1});
+}
+
+Law fit_measured(SizeValues values) {
+  constexpr std::array kShapes = {Of::constant,   Of::inverse,      Of::inverse_root,
+                                  Of::two_thirds, Of::logarithm_up, Of::linear};
+  Law constant{Of::constant, values.back().second, 0};
+  if (values.size() == 1) return constant;
+  return best_of(kShapes, values, true).value_or(constant);
 }
 
 Law fit_count(SizeValues values, bool* exact) {

@@ -62,6 +62,9 @@ using SizeValues = std::span<const std::pair<std::uint32_t, double>>;  // by num
 // Bytes and computation. At least one value. `first`: what is tried before all others, and taken
 // if it is nearly right.
 [[nodiscard]] Law fit_amount(SizeValues values, std::span<const Law::Of> first = {});
+// Measured times, which no law gives exactly: of few shapes, those that do not promise more than
+// the values say.
+[[nodiscard]] Law fit_measured(SizeValues values);
 // Repetitions: whole numbers, which the first law that gives all of them explains. `exact` says
 // whether one did; else as fit_amount().
 [[nodiscard]] Law fit_count(SizeValues values, bool* exact);

@@ -116,29 +116,122 @@ using Points = std::vector<std::pair<std::uint32_t, double>>;
 struct Sizes {
   std::vector<std::uint32_t> ranks;            // rising; the last is the largest
   std::vector<const std::vector<Seen>*> seen;  // of each but the largest
+  std::vector<double> computed;    // of each, ns of all ranks, but what is behind everything
   Law compute_scale, bytes_scale;  // of the whole; of bytes only where one size alone explains
   bool whole_only = false;
 };
 
+// Computation is measured: it has no exact law, and what a rank that has no neighbour on one side
+// computes stands before another operation than elsewhere. So what is computed in one pass through
+// a loop has one law, is spread over the loop as at the largest size, and is computed by all.
 class Laws {
  public:
   Laws(const Lockstep& largest, const Sizes& sizes, Pattern* pattern)
       : largest_(largest), sizes_(sizes), pattern_(pattern) {}
 
-  std::vector<Node> nodes(const Drafts& drafts) {
-    std::vector<Node> list;
-    double waited = 0;  // ns of the wait before the next operation, of one rank
-    for (std::size_t i = 0; i < drafts.size(); ++i) {
-      list.push_back(node_of(drafts[i], waited));
-      waited = drafts[i].kind == Kind::wait ? drafts[i].item.compute.mean() : 0;
-      if (drafts[i].kind == Kind::operation && i > 0 && drafts[i - 1].kind == Kind::wait) {
-        share_compute(drafts[i - 1], drafts[i], &list[i - 1], &list[i]);
-      }
+  std::vector<Node> program(const Drafts& drafts) {
+    std::vector<double> computed = sizes_.computed;
+    for (std::size_t i = 0; i < sizes_.seen.size(); ++i) {
+      for (const Seen& seen : *sizes_.seen[i]) computed[i] -= seen.compute.sum;
     }
+    std::vector<Node> list = nodes(drafts);
+    share_out(drafts, std::vector<double>(sizes_.ranks.size(), 1), std::move(computed), &list);
     return list;
   }
 
  private:
+  std::vector<Node> nodes(const Drafts& drafts) {
+    std::vector<Node> list;
+    double waited = 0;  // ns of the wait before the next operation, of one rank
+    for (const Draft& draft : drafts) {
+      list.push_back(node_of(draft, waited));
+      waited = draft.kind == Kind::wait ? draft.item.compute.mean() : 0;
+    }
+    return list;
+  }
+
+  // One pass through `drafts`: what their operations without an exact law compute, by size; added
+  // to `computed`. Those of the largest are in `shares`, by draft.
+  double add_measured(const Drafts& drafts, const std::vector<Node>& list,
+                      std::vector<double>* computed) const {
+    double largest = 0;
+    for (std::size_t i = 0; i < drafts.size(); ++i) {
+      if (drafts[i].kind == Kind::steps) {
+        largest += add_measured(drafts[i].body, list[i].body, computed);
+      }
+      if (drafts[i].kind != Kind::operation || !is_measured(list[i])) continue;
+      for (std::size_t size = 0; size < sizes_.seen.size(); ++size) {
+        (*computed)[size] += (*sizes_.seen[size])[drafts[i].number].compute.sum;
+      }
+      largest += sum_before(drafts, i);
+    }
+    return largest;
+  }
+  // ns of all ranks at the largest size, before an operation.
+  static double sum_before(const Drafts& drafts, std::size_t i) {
+    const bool waits = i > 0 && drafts[i - 1].kind == Kind::wait;
+    return drafts[i].item.compute.sum + (waits ? drafts[i - 1].item.compute.sum : 0);
+  }
+  [[nodiscard]] bool is_measured(const Node& node) const {
+    // Two numbers that three values give nearly may be chance.
+    constexpr double kSure = 1e-4, kNearlyExact = 0.004;
+    if (sizes_.whole_only || sizes_.ranks.size() == 1) return false;
+    return node.compute.error > (node.compute.rest == 0 ? kNearlyExact : kSure);
+  }
+
+  // `passes`: through the list, by size. `computed`: what is computed there beside its operations.
+  void share_out(const Drafts& drafts, const std::vector<double>& passes,
+                 std::vector<double> computed, std::vector<Node>* list) {
+    const double largest = add_measured(drafts, *list, &computed);
+    computed.back() = largest;
+    Points points;
+    for (std::size_t i = 0; i < passes.size(); ++i) {
+      if (passes[i] <= 0) continue;
+      points.emplace_back(sizes_.ranks[i],
+                          std::max(computed[i], 0.0) / passes[i] / sizes_.ranks[i]);
+    }
+    const Law law = largest > 0 ? fit_measured(points) : Law{};
+    for (std::size_t i = 0; i < drafts.size(); ++i) {
+      Node& node = (*list)[i];
+      if (drafts[i].kind == Kind::loop) {
+        std::vector<double> inner = passes;
+        for (std::size_t size = 0; size < sizes_.seen.size(); ++size) {
+          inner[size] *= static_cast<double>((*sizes_.seen[size])[drafts[i].number].count);
+        }
+        inner.back() *= static_cast<double>(drafts[i].count);
+        share_out(drafts[i].body, inner, std::vector<double>(passes.size()), &node.body);
+      } else if (drafts[i].kind == Kind::steps) {
+        std::vector<double> unused(passes.size());
+        const double share = add_measured(drafts[i].body, node.body, &unused);
+        if (share > 0) {
+          set_share(law, share / largest, &node);
+          for (std::size_t q = 0; q < node.body.size(); ++q) {
+            if (!is_measured(node.body[q])) continue;
+            node.compute_spread = std::max(node.compute_spread, node.body[q].compute_spread);
+            node.body[q].compute = {};
+          }
+        }
+        split_waits(drafts[i].body, &node.body);
+      } else if (drafts[i].kind == Kind::operation && is_measured(node)) {
+        set_share(law, sum_before(drafts, i) / largest, &node);
+      }
+    }
+    split_waits(drafts, list);
+  }
+  static void set_share(const Law& law, double share, Node* node) {
+    node->compute = law;
+    node->compute.factor *= share;
+    node->compute.rest *= share;
+    node->all_compute = true;
+  }
+  static void split_waits(const Drafts& drafts, std::vector<Node>* list) {
+    for (std::size_t i = 1; i < drafts.size(); ++i) {
+      if (drafts[i].kind == Kind::operation && drafts[i - 1].kind == Kind::wait) {
+        share_compute(drafts[i - 1], drafts[i], &(*list)[i - 1], &(*list)[i]);
+      }
+    }
+  }
+
   Points points(const Draft& draft, double of_largest, double (*value)(const Seen&)) const {
     Points list;
     for (std::size_t i = 0; i < sizes_.seen.size(); ++i) {
@@ -257,6 +350,7 @@ class Laws {
     const double first = wait.item.compute.mean(), second = operation.item.compute.mean();
     if (first + second <= 0) return;
     wait_node->compute = node->compute;
+    wait_node->all_compute = node->all_compute;
     wait_node->compute_spread = wait.item.compute.spread();
     const double share = first / (first + second);
     wait_node->compute.factor *= share;
@@ -369,9 +463,14 @@ Result<Pattern> find_pattern(std::span<const Trace> traces) {
     sizes.whole_only = true;
     sizes.bytes_scale = whole_law(all, [](const Totals& one) { return one.bytes / one.messages; });
   }
+  for (const Sample& one : all) {
+    if (std::find(sizes.ranks.begin(), sizes.ranks.end(), one.trace->ranks()) == sizes.ranks.end())
+      continue;
+    sizes.computed.push_back((one.totals.compute - one.totals.end_compute) * one.trace->ranks());
+  }
   choose_relations(&program);
   pattern.sizes = sizes.ranks;
-  pattern.program = Laws(largest, sizes, &pattern).nodes(program);
+  pattern.program = Laws(largest, sizes, &pattern).program(program);
   pattern.end_compute = whole_law(all, [](const Totals& one) { return one.end_compute; });
   if (pattern.sizes.size() == 1) {
     pattern.notes.emplace_back(

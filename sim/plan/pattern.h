@@ -36,8 +36,9 @@ struct Node {
   std::uint64_t tag = 0;
   Law bytes;
   double step_ratio = 1;  // of the bytes of one step to those of the step before
-  Law compute;            // ns before it
+  Law compute;            // ns before it; of steps: before the first
   double compute_spread = 0;
+  bool all_compute = false;  // also ranks that take no part in it
   // wait
   bool all = false;  // else for operations so many back
   std::vector<std::uint32_t> back;

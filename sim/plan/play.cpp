@@ -13,7 +13,8 @@ Task play(Rank rank, std::shared_ptr<const ScaledProgram> program, std::uint64_t
   if (rank.id() == 0) phases->begin("pattern", rank.now());
   std::deque<std::pair<std::uint64_t, Request>> pending;
   Walk walk(*program, rank.id(), seed);
-  for (Walk::Step step = walk.next(); step.instruction != nullptr; step = walk.next()) {
+  Walk::Step step;
+  for (step = walk.next(); step.instruction != nullptr; step = walk.next()) {
     const Instruction& one = *step.instruction;
     if (step.compute > 0) {
       co_await rank.compute(static_cast<Picoseconds>(step.compute * hca::kNanosecond));
@@ -55,8 +56,8 @@ Task play(Rank rank, std::shared_ptr<const ScaledProgram> program, std::uint64_t
     }
   }
   for (const auto& [number, request] : pending) co_await rank.wait(request);
-  if (program->end_compute > 0) {
-    co_await rank.compute(static_cast<Picoseconds>(program->end_compute * hca::kNanosecond));
+  if (step.compute > 0) {
+    co_await rank.compute(static_cast<Picoseconds>(step.compute * hca::kNanosecond));
   }
   if (rank.id() == 0) {
     phases->end(rank.now(), static_cast<std::uint64_t>(program->messages));

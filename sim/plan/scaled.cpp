@@ -47,6 +47,7 @@ class Flattener {
     one.block = node.block.get();
     one.compute = std::max(node.compute.at(ranks_), 0.0);
     one.compute_spread = node.compute_spread * imbalance_;
+    one.all_compute = node.all_compute;
     if (node.kind == Node::Kind::wait) {
       one.kind = Instruction::Kind::wait;
       one.all = node.all;
@@ -254,6 +255,7 @@ Walk::Step Walk::next() {
           at_ = one.other + 1;
           continue;
         }
+        computed_ += computing(one);
         frames_.push_back({0, one.first, one.kind == Instruction::Kind::steps});
         ++at_;
         continue;
@@ -264,7 +266,7 @@ Walk::Step Walk::next() {
         if (++frame.done < begin.count) {
           at_ = one.other + 1;
           if (begin.group > 0 && frame.done % begin.group == 0) {
-            return {&program_->group_wait, kNoPeer, 0, number_, 0};
+            return {&program_->group_wait, kNoPeer, 0, number_, before(0)};
           }
         } else {
           frames_.pop_back();
@@ -274,23 +276,26 @@ Walk::Step Walk::next() {
       }
       case Instruction::Kind::wait: {
         ++at_;
-        const bool computes = one.compute > 0 && peer_of(one) != kNoPeer;
-        return {&one, kNoPeer, 0, number_, computes ? computing(one) : 0};
+        const bool computes = one.compute > 0 && (one.all_compute || peer_of(one) != kNoPeer);
+        return {&one, kNoPeer, 0, number_, before(computes ? computing(one) : 0)};
       }
       case Instruction::Kind::start: {
         ++at_;
         const std::uint64_t number = number_++;
         const std::uint32_t peer = peer_of(one);
-        if (peer == kNoPeer) continue;
+        if (peer == kNoPeer) {
+          if (one.all_compute) computed_ += computing(one);
+          continue;
+        }
         double bytes = one.bytes;
         if (one.step_ratio != 1 && !frames_.empty()) {
           bytes *= std::pow(one.step_ratio, static_cast<double>(frames_.back().done));
         }
-        return {&one, peer, whole(bytes, kMostTraceBytes), number, computing(one)};
+        return {&one, peer, whole(bytes, kMostTraceBytes), number, before(computing(one))};
       }
     }
   }
-  return {};
+  return {nullptr, kNoPeer, 0, number_, before(program_->end_compute)};
 }
 
 std::string fingerprint(const ScaledProgram& program) {
@@ -300,6 +305,7 @@ std::string fingerprint(const ScaledProgram& program) {
   for (const Instruction& one : program.list) {
     hash.add(static_cast<std::uint64_t>(one.kind) | static_cast<std::uint64_t>(one.operation) << 8 |
              std::uint64_t{one.all} << 16 | std::uint64_t{one.indexed} << 17 |
+             std::uint64_t{one.all_compute} << 18 |
              static_cast<std::uint64_t>(one.relation.kind) << 24 |
              std::uint64_t{one.relation.dimensions} << 32 |
              std::uint64_t{one.relation.periodic} << 40 | std::uint64_t{one.relation.square} << 41 |
@@ -360,7 +366,8 @@ Result<Trace> to_trace(const ScaledProgram& program, std::uint64_t seed) {
       list.push_back(event);
     };
     Walk walk(program, rank, seed);
-    for (Walk::Step step = walk.next(); step.instruction != nullptr; step = walk.next()) {
+    Walk::Step step;
+    for (step = walk.next(); step.instruction != nullptr; step = walk.next()) {
       const Instruction& one = *step.instruction;
       compute(step.compute);
       if (one.kind == Instruction::Kind::start) {
@@ -390,7 +397,7 @@ Result<Trace> to_trace(const ScaledProgram& program, std::uint64_t seed) {
         return Status{Code::invalid, fmt::format("more than {} events", TraceLimits{}.events)};
       }
     }
-    compute(program.end_compute);
+    compute(step.compute);
     events += list.size();
   }
   return trace;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/split_mix.h"
@@ -26,10 +27,11 @@ struct Instruction {
   bool all = false;
   std::int32_t way = 1;
   std::int32_t first = 0;
-  std::uint64_t count = 0;  // repetitions
-  std::uint64_t group = 0;  // steps: a wait for all behind so many of them; 0: none
-  std::uint32_t other = 0;  // loop, steps: their end; end: their beginning
-  bool indexed = false;     // its relation takes the index of the steps around it
+  std::uint64_t count = 0;   // repetitions
+  std::uint64_t group = 0;   // steps: a wait for all behind so many of them; 0: none
+  std::uint32_t other = 0;   // loop, steps: their end; end: their beginning
+  bool all_compute = false;  // see Node
+  bool indexed = false;      // its relation takes the index of the steps around it
   Relation relation;
   const std::vector<std::uint32_t>* block = nullptr;
   double bytes = 0, step_ratio = 1, compute = 0, compute_spread = 0;
@@ -66,7 +68,7 @@ class Walk {
     std::uint32_t peer = kNoPeer;              // of a start
     std::uint64_t bytes = 0;
     std::uint64_t number = 0;  // of operations so far, also of those that others take part in
-    double compute = 0;        // ns before it
+    double compute = 0;        // ns before it; also before the end
   };
   Walk(const ScaledProgram& program, std::uint32_t rank, std::uint64_t seed) noexcept
       : program_(&program), rank_(rank), random_(seed ^ (std::uint64_t{rank} << 32)) {}
@@ -79,6 +81,10 @@ class Walk {
     bool steps = false;
   };
   [[nodiscard]] double computing(const Instruction& one);
+  // What came before, too.
+  [[nodiscard]] double before(double compute) noexcept {
+    return std::exchange(computed_, 0) + compute;
+  }
   [[nodiscard]] std::uint32_t peer_of(const Instruction& one) const noexcept;
 
   const ScaledProgram* program_;
@@ -86,6 +92,7 @@ class Walk {
   SplitMix64 random_;
   std::size_t at_ = 0;
   std::uint64_t number_ = 0;
+  double computed_ = 0;  // ns before the next step, by others' operations
   std::vector<Frame> frames_;
 };
 
