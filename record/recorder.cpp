@@ -158,7 +158,8 @@ Recorder::Call::Call(Recorder* recorder, ComputedTime::Call call) noexcept
   ++depth;
   if (recorder_ == nullptr) return;
   const auto lock = recorder_->guard();
-  recorder_->computed_.begin(clock_time(CLOCK_THREAD_CPUTIME_ID), this_thread(), call);
+  recorder_->computed_.begin(clock_time(CLOCK_THREAD_CPUTIME_ID), clock_time(CLOCK_MONOTONIC),
+                             this_thread(), call);
 }
 
 Recorder::Program::Program() noexcept : depth_(std::exchange(depth, 0)) {}
@@ -171,7 +172,7 @@ Recorder::Call::~Call() {
   if (recorder_ == nullptr) return;
   const Nanoseconds now = clock_time(CLOCK_THREAD_CPUTIME_ID);
   const auto lock = recorder_->guard();
-  recorder_->computed_.end(now, this_thread());
+  recorder_->computed_.end(now, clock_time(CLOCK_MONOTONIC), this_thread());
 }
 
 namespace {

@@ -181,11 +181,11 @@ class RecordingEndpoint final : public Endpoint {
     explicit Visit(RecordingEndpoint& endpoint, ComputedTime::Call call = ComputedTime::Call::acts)
         : endpoint_(endpoint) {
       endpoint.write_told();
-      endpoint.computed_.begin(endpoint.time(), self(), call);
+      endpoint.computed_.begin(endpoint.time(), endpoint.clock_.now(), self(), call);
     }
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
-    ~Visit() { endpoint_.computed_.end(endpoint_.time(), self()); }
+    ~Visit() { endpoint_.computed_.end(endpoint_.time(), endpoint_.clock_.now(), self()); }
     // An event follows: what was computed before it comes first.
     void event() { endpoint_.write_computed(); }
 

@@ -157,18 +157,17 @@ double left_out(Of of, bool with_rest, SizeValues values) {
   return most;
 }
 
-// The first that is nearly exact, else the one that predicts best. `measured`: no law is exact, and
-// none is below nothing anywhere.
-std::optional<Law> best_of(std::span<const Of> shapes, SizeValues values, bool measured = false) {
+// The first that is nearly exact, else the one that predicts best.
+std::optional<Law> best_of(std::span<const Of> shapes, SizeValues values) {
   std::optional<Law> best;
   for (const bool with_rest : {false, true}) {
     if (with_rest && values.size() < 3) break;
     for (const Of of : shapes) {
       if ((with_rest && of == Of::constant) || of >= Of::cut_columns) continue;
       std::optional<Law> law = fit(of, with_rest, values);
-      if (!law || (measured && law->rest < 0)) continue;
+      if (!law) continue;
       law->left_out = left_out(of, with_rest, values);
-      if (!measured && law->error <= kExact) return law;
+      if (law->error <= kExact) return law;
       // A second number must earn its place.
       const double penalty = with_rest ? 2 : 1;
       if (!best || law->left_out * penalty < best->left_out) best = law;
@@ -215,7 +214,14 @@ std::optional<Law> fit_cut(SizeValues values, std::span<const Of> shapes) {
 }  // namespace
 
 double Law::at(double n) const {
-  return factor * shape(of, n, points) + rest;
+  const double more = other_factor == 0 ? 0 : other_factor * shape(other, n);
+  return factor * shape(of, n, points) + more + rest;
+}
+
+void Law::multiply(double by) noexcept {
+  factor *= by;
+  rest *= by;
+  other_factor *= by;
 }
 
 std::uint64_t Law::count_at(std::uint32_t n) const {
@@ -285,11 +291,52 @@ Law fit_amount(SizeValues values, std::span<const Law::Of> first) {
 }
 
 Law fit_measured(SizeValues values) {
-  constexpr std::array kShapes = {Of::constant,   Of::inverse,      Of::inverse_root,
-                                  Of::two_thirds, Of::logarithm_up, Of::linear};
-  Law constant{Of::constant, values.back().second, 0};
-  if (values.size() == 1) return constant;
-  return best_of(kShapes, values, true).value_or(constant);
+  constexpr std::array kShapes = {Of::constant, Of::inverse, Of::logarithm_up, Of::linear};
+  // A second shape must earn its place.
+  constexpr double kSecond = 1.5, kRight = 0.01;
+  const double least = least_of(values);
+  Law best{Of::constant, values.back().second, 0};
+  double best_error = std::numeric_limits<double>::infinity();
+  const auto try_law = [&](const Law& law, double penalty) {
+    if (law.factor < 0 || law.other_factor < 0) return;
+    double squares = 0;
+    for (const auto& [n, y] : values) {
+      const double off = (law.at(n) - y) / std::max(std::abs(y), least);
+      squares += off * off;
+    }
+    const double error = std::max(std::sqrt(squares / static_cast<double>(values.size())), kRight);
+    if (error * penalty >= best_error) return;
+    best = law;
+    best.error = worst(law, values, least);
+    best_error = error * penalty;
+  };
+  for (const Of of : kShapes) {
+    if (const std::optional<Law> one = fit(of, false, values)) try_law(*one, 1);
+  }
+  for (std::size_t i = 0; i < kShapes.size() && values.size() > 1; ++i) {
+    for (std::size_t j = i + 1; j < kShapes.size(); ++j) {
+      // Least squares of relative errors.
+      double gg = 0, gh = 0, hh = 0, gy = 0, hy = 0;
+      for (const auto& [n, y] : values) {
+        const double w = 1 / std::max(std::abs(y), least);
+        const double g = shape(kShapes[i], n) * w, h = shape(kShapes[j], n) * w;
+        gg += g * g;
+        gh += g * h;
+        hh += h * h;
+        gy += g * y * w;
+        hy += h * y * w;
+      }
+      const double determinant = gg * hh - gh * gh;
+      if (std::abs(determinant) < 1e-12 * gg * hh) continue;
+      Law law;
+      law.of = kShapes[i];
+      law.factor = (gy * hh - hy * gh) / determinant;
+      law.other = kShapes[j];
+      law.other_factor = (gg * hy - gh * gy) / determinant;
+      try_law(law, kSecond);
+    }
+  }
+  return best;
 }
 
 Law fit_count(SizeValues values, bool* exact) {

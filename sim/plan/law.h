@@ -2,8 +2,9 @@
 // Law: how an amount follows from the number of ranks, found from its values at a few numbers.
 //
 // Pure values, any thread. y = a g(n) + b with one g of a list; b only where three sizes or more
-// leave something to check it with. Of all g that fit, the first one, from simple to less so, that
-// is nearly exact; else the one that predicts each size best from the others.
+// leave something to check it with. Measured times have two such shapes. Of all g that fit, the
+// first one, from simple to less so, that is nearly exact; else the one that predicts each size
+// best from the others.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +52,11 @@ struct Law {
   std::uint32_t points = 0;  // of cut_...
   double error = 0;          // largest, relative, of the values that it was made from
   double left_out = 0;       // the same of each value predicted from the others
+  Of other = Of::constant;   // of measured times
+  double other_factor = 0;
 
   [[nodiscard]] double at(double n) const;
+  void multiply(double by) noexcept;
   [[nodiscard]] std::uint64_t count_at(std::uint32_t n) const;  // rounded, not below 0
   [[nodiscard]] std::string text() const;
 };
@@ -62,8 +66,8 @@ using SizeValues = std::span<const std::pair<std::uint32_t, double>>;  // by num
 // Bytes and computation. At least one value. `first`: what is tried before all others, and taken
 // if it is nearly right.
 [[nodiscard]] Law fit_amount(SizeValues values, std::span<const Law::Of> first = {});
-// Measured times, which no law gives exactly: of few shapes, those that do not promise more than
-// the values say.
+// Measured times: the sum of two of what is divided among the ranks, what each rank does, what it
+// does in each step of a tree and what it does for each other rank.
 [[nodiscard]] Law fit_measured(SizeValues values);
 // Repetitions: whole numbers, which the first law that gives all of them explains. `exact` says
 // whether one did; else as fit_amount().

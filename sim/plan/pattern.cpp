@@ -220,8 +220,7 @@ class Laws {
   }
   static void set_share(const Law& law, double share, Node* node) {
     node->compute = law;
-    node->compute.factor *= share;
-    node->compute.rest *= share;
+    node->compute.multiply(share);
     node->all_compute = true;
   }
   static void split_waits(const Drafts& drafts, std::vector<Node>* list) {
@@ -323,8 +322,7 @@ class Laws {
       *law = Law{Law::Of::constant, value, 0, 0, 0};
       return;
     }
-    law->factor *= value / there;
-    law->rest *= value / there;
+    law->multiply(value / there);
   }
 
   void set_relation(const Draft& draft, Node* node) {
@@ -353,10 +351,8 @@ class Laws {
     wait_node->all_compute = node->all_compute;
     wait_node->compute_spread = wait.item.compute.spread();
     const double share = first / (first + second);
-    wait_node->compute.factor *= share;
-    wait_node->compute.rest *= share;
-    node->compute.factor *= 1 - share;
-    node->compute.rest *= 1 - share;
+    wait_node->compute.multiply(share);
+    node->compute.multiply(1 - share);
   }
 
   const Lockstep& largest_;
@@ -382,10 +378,10 @@ struct Sample {
   Totals totals;
 };
 
-Law whole_law(std::span<const Sample> samples, double (*value)(const Totals&)) {
+Points of_whole(std::span<const Sample> samples, double (*value)(const Totals&)) {
   Points points;
   for (const Sample& one : samples) points.emplace_back(one.trace->ranks(), value(one.totals));
-  return fit_amount(points);
+  return points;
 }
 
 // Rising by size. Errors: invalid.
@@ -458,10 +454,11 @@ Result<Pattern> find_pattern(std::span<const Trace> traces) {
     sizes.seen.push_back(&seen);
   }
   sizes.ranks.push_back(most);
-  sizes.compute_scale = whole_law(all, [](const Totals& one) { return one.compute; });
+  sizes.compute_scale = fit_measured(of_whole(all, [](const Totals& one) { return one.compute; }));
   if (read.empty() && all.size() > 1) {
     sizes.whole_only = true;
-    sizes.bytes_scale = whole_law(all, [](const Totals& one) { return one.bytes / one.messages; });
+    sizes.bytes_scale =
+        fit_amount(of_whole(all, [](const Totals& one) { return one.bytes / one.messages; }));
   }
   for (const Sample& one : all) {
     if (std::find(sizes.ranks.begin(), sizes.ranks.end(), one.trace->ranks()) == sizes.ranks.end())
@@ -471,7 +468,8 @@ Result<Pattern> find_pattern(std::span<const Trace> traces) {
   choose_relations(&program);
   pattern.sizes = sizes.ranks;
   pattern.program = Laws(largest, sizes, &pattern).program(program);
-  pattern.end_compute = whole_law(all, [](const Totals& one) { return one.end_compute; });
+  pattern.end_compute =
+      fit_measured(of_whole(all, [](const Totals& one) { return one.end_compute; }));
   if (pattern.sizes.size() == 1) {
     pattern.notes.emplace_back(
         "one size tells nothing of how messages, peers and repetitions grow");
