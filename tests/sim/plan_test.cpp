@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -254,6 +255,32 @@ TEST(Pattern, ComputationFollowsALaw) {
   expect_scales(body);
 }
 
+// A set-up that each size does in its own way leaves the rest of the program readable.
+TEST(Pattern, ReadsOtherSizesAroundWhatTheyDoNotShare) {
+  const RankBody body = [](Writer& out, std::uint32_t rank, std::uint32_t n) {
+    // With those that are 3, 5 or 7 on, by size: no rule of the number of ranks.
+    const std::uint32_t by = n == 8 ? 3 : n == 16 ? 5 : 7;
+    for (std::uint64_t bytes = 24 * by; bytes > 24; bytes -= 24) {
+      out.receive((rank + n - by) % n, bytes);
+      out.send((rank + by) % n, bytes);
+      out.wait_all();
+    }
+    for (int round = 0; round < 40; ++round) {
+      out.compute(6'400'000 / n);
+      out.receive((rank + n - 1) % n, 6400 / n);
+      out.send((rank + 1) % n, 6400 / n);
+      out.wait_all();
+    }
+  };
+  const Result<Pattern> pattern = find_pattern(traces_of(body, {8, 16, 32}));
+  ASSERT_TRUE(pattern.ok()) << pattern.status().text();
+  EXPECT_EQ(pattern.value().sizes, (std::vector<std::uint32_t>{8, 16, 32}));
+  const Node& loop = pattern.value().program.back();
+  ASSERT_EQ(loop.kind, Node::Kind::loop);
+  EXPECT_EQ(loop.count.count_at(64), 40U);
+  EXPECT_EQ(loop.body.front().bytes.count_at(64), 100U);
+}
+
 // Neighbours drawn by chance: as many of them at another size.
 TEST(Pattern, IrregularTrafficKeepsItsDegrees) {
   const auto body = [](Writer& out, std::uint32_t rank, std::uint32_t n) {
@@ -361,6 +388,20 @@ TEST(Law, FindsWhatItWasMadeFrom) {
     return 40 * std::ceil(102.0 / balanced(static_cast<std::uint32_t>(n), 2)[1]);
   });
   EXPECT_DOUBLE_EQ(cut.at(128), 40 * 13);
+}
+
+TEST(Law, OfMeasuredTimesIsASumOfTwoParts) {
+  const auto law_of = [](const std::function<double(double)>& y) {
+    std::vector<std::pair<std::uint32_t, double>> values;
+    for (const std::uint32_t n : {8U, 16U, 32U}) values.emplace_back(n, y(n));
+    return fit_measured(values);
+  };
+  EXPECT_NEAR(law_of([](double n) { return 800 / n; }).at(128), 6.25, 0.1);
+  EXPECT_NEAR(law_of([](double n) { return 800 / n + 20; }).at(128), 26.25, 0.1);
+  EXPECT_NEAR(law_of([](double n) { return 800 / n + 5 * std::log2(n); }).at(128), 41.25, 0.1);
+  EXPECT_NEAR(law_of([](double n) { return 100 + 2 * n; }).at(128), 356, 1);
+  // Noise of a few percent is no growth with the square of the ranks.
+  EXPECT_LT(law_of([](double n) { return n == 32 ? 104 : 100; }).at(128), 125);
 }
 
 TEST(Law, CountsAreWhole) {

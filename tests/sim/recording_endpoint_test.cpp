@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "core/recording/computed_time.h"
 #include "core/recording/recording_file.h"
 #include "sim/formats/recording.h"
 #include "tests/support/scratch.h"
@@ -184,6 +185,29 @@ TEST_F(RecordingEndpoints, GoOnWhenNothingCanBeWritten) {
   TestWorld world(2, {{"trace", "/proc/nowhere/%p.%r.%e"}});
   ASSERT_TRUE(send(world, out, out.size(), 1, true, &context).ok());
   EXPECT_TRUE(world.until([&] { return world.queue(0).size() == 1; }));
+}
+
+TEST(ComputedTime, LeavesOutWhatLiesBetweenPolls) {
+  using enum ComputedTime::Call;
+  ComputedTime time;
+  time.begin(0, 0, 1, acts);
+  time.end(100, 100, 1);
+  time.begin(5'100, 5'100, 1, polls);  // 5 us before a poll
+  time.end(5'200, 5'200, 1);
+  time.begin(10'200, 10'200, 1, polls);  // a yield
+  time.end(10'300, 10'300, 1);
+  time.begin(60'300, 60'300, 1, polls);  // 50 us in which it tests
+  time.end(60'400, 60'400, 1);
+  time.begin(110'400, 900'000, 1, polls);  // others had the processor
+  time.end(110'500, 900'100, 1);
+  time.begin(113'500, 903'100, 1, acts);  // 3 us behind a wait
+  EXPECT_EQ(time.take(), 58'000);
+  EXPECT_EQ(time.take(), 0);
+  time.end(113'600, 903'200, 1);
+  time.begin(114'500, 904'100, 1, acts);  // the library's own way
+  time.end(114'600, 904'200, 1);
+  time.begin(999'999, 999'999, 2, acts);  // another thread
+  EXPECT_EQ(time.take(), 0);
 }
 
 TEST(RecordingPath, FillsInWhoItIs) {
