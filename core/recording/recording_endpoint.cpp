@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <concepts>
 #include <ctime>
 #include <functional>
 #include <list>
@@ -23,6 +24,53 @@ std::uint64_t length_of(std::span<const iovec> pieces) {
   return length;
 }
 
+// Of an operation, handed on.
+struct End {
+  const CompletionQueue* queue;  // null: told already
+  std::uint32_t request;
+  bool receives, multi, tagged;
+  PeerId source;
+  std::uint64_t bytes, tag;
+};
+
+// Operations end in calls that start others, too. They are written where the program can have
+// learnt of them, for it waits there; what it has not read is the newest of a queue.
+class Ends {
+ public:
+  void add(const End& end) { list_.push_back(end); }
+  template <std::invocable<const End&> Write>
+  void write_told(Write&& write) {
+    std::vector<std::pair<const CompletionQueue*, std::size_t>> unread;
+    std::vector<bool> told(list_.size());
+    for (std::size_t i = list_.size(); i-- > 0;) {
+      const CompletionQueue* const queue = list_[i].queue;
+      auto left = std::ranges::find(unread, queue, [](const auto& one) { return one.first; });
+      if (left == unread.end()) {
+        left = unread.insert(left, {queue, queue == nullptr ? 0 : queue->size()});
+      }
+      told[i] = left->second == 0;
+      if (!told[i]) --left->second;
+    }
+    std::vector<End> rest;
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (told[i]) {
+        write(list_[i]);
+      } else {
+        rest.push_back(list_[i]);
+      }
+    }
+    list_ = std::move(rest);
+  }
+  template <std::invocable<const End&> Write>
+  void write_all(Write&& write) {
+    for (const End& end : list_) write(end);
+    list_.clear();
+  }
+
+ private:
+  std::vector<End> list_;  // not yet written, in their order
+};
+
 class RecordingEndpoint final : public Endpoint {
  public:
   RecordingEndpoint(std::unique_ptr<Endpoint> endpoint, const std::string& setting, Clock& clock,
@@ -35,7 +83,7 @@ class RecordingEndpoint final : public Endpoint {
 
   ~RecordingEndpoint() override {
     hand_on();
-    for (const End& end : ends_) write(end);
+    ends_.write_all([this](const End& end) { write(end); });
     endpoint_.reset();
     file_.close();
   }
@@ -164,15 +212,17 @@ class RecordingEndpoint final : public Endpoint {
     bool multi = false;
     bool tagged = false;
     std::list<Operation>::iterator self;
-  };
 
-  // Of an operation, handed on.
-  struct End {
-    const CompletionQueue* queue;  // null: told already
-    std::uint32_t request;
-    bool receives, multi, tagged;
-    PeerId source;
-    std::uint64_t bytes, tag;
+    [[nodiscard]] End end(const Completion& completion, std::uint64_t bytes) const noexcept {
+      return {.queue = report.queue,
+              .request = request,
+              .receives = receives,
+              .multi = multi,
+              .tagged = tagged,
+              .source = completion.source,
+              .bytes = bytes,
+              .tag = tagged ? completion.tag : 0};
+    }
   };
 
   // A call from the layer above: what lies between two is the program's.
@@ -180,7 +230,7 @@ class RecordingEndpoint final : public Endpoint {
    public:
     explicit Visit(RecordingEndpoint& endpoint, ComputedTime::Call call = ComputedTime::Call::acts)
         : endpoint_(endpoint) {
-      endpoint.write_told();
+      endpoint.ends_.write_told([&](const End& end) { endpoint.write(end); });
       endpoint.computed_.begin(endpoint.time(), endpoint.clock_.now(), self(), call);
     }
     Visit(const Visit&) = delete;
@@ -294,7 +344,7 @@ class RecordingEndpoint final : public Endpoint {
     });
   }
   void hand_on(Operation& operation, Completion& completion) {
-    ends_.push_back(end_of(operation, completion, completion.length));
+    ends_.add(operation.end(completion, completion.length));
     completion.context = operation.report.context;
     if (operation.report.queue != nullptr) operation.report.queue->push(completion);
     if (operation.report.counter != nullptr) {
@@ -306,9 +356,9 @@ class RecordingEndpoint final : public Endpoint {
     // something.
     if (operation.receives && completion.status.code() == Code::truncated &&
         completion.source != kAnyPeer) {
-      End end = end_of(operation, completion, completion.length + completion.overflow);
+      End end = operation.end(completion, completion.length + completion.overflow);
       end.queue = nullptr;
-      ends_.push_back(end);
+      ends_.add(end);
     } else if (!operation.multi) {
       file_.dropped(age(), operation.request);
     }
@@ -319,40 +369,6 @@ class RecordingEndpoint final : public Endpoint {
     if (operation.report.counter != nullptr) {
       operation.report.counter->errors.fetch_add(1, std::memory_order_release);
     }
-  }
-  static End end_of(const Operation& operation, const Completion& completion, std::uint64_t bytes) {
-    return {.queue = operation.report.queue,
-            .request = operation.request,
-            .receives = operation.receives,
-            .multi = operation.multi,
-            .tagged = operation.tagged,
-            .source = completion.source,
-            .bytes = bytes,
-            .tag = operation.tagged ? completion.tag : 0};
-  }
-  // Operations end in calls that start others, too. They are written where the program can have
-  // learnt of them, for it waits there; what it has not read is the newest of a queue.
-  void write_told() {
-    std::vector<std::pair<const CompletionQueue*, std::size_t>> unread;
-    std::vector<bool> told(ends_.size());
-    for (std::size_t i = ends_.size(); i-- > 0;) {
-      const CompletionQueue* const queue = ends_[i].queue;
-      auto left = std::ranges::find(unread, queue, [](const auto& one) { return one.first; });
-      if (left == unread.end()) {
-        left = unread.insert(left, {queue, queue == nullptr ? 0 : queue->size()});
-      }
-      told[i] = left->second == 0;
-      if (!told[i]) --left->second;
-    }
-    std::vector<End> rest;
-    for (std::size_t i = 0; i < ends_.size(); ++i) {
-      if (told[i]) {
-        write(ends_[i]);
-      } else {
-        rest.push_back(ends_[i]);
-      }
-    }
-    ends_ = std::move(rest);
   }
   void write(const End& end) {
     write_computed();
@@ -385,7 +401,7 @@ class RecordingEndpoint final : public Endpoint {
   CompletionQueue claimed_ended_;    // contexts are the layer above's: they name what it claimed
   std::list<Operation> operations_;  // newest last
   std::list<Operation> claimed_;     // receives of claimed messages
-  std::vector<End> ends_;            // not yet written, in their order
+  Ends ends_;
   std::uint32_t last_request_ = 0;
   ComputedTime computed_;
 };
