@@ -10,8 +10,8 @@
 --write-trace`; 64 and 128 are predicted from the others and compared with the traces themselves. Virtual time: the
 same build gives the same figures on every machine.
 
-Recordings (TURNOUT_TRACE) are in FOLDER/PROGRAM-RANKS, of 8, 16, 32 and 64 ranks. They hold what a processor measured,
-so the page has no table of them.
+Recordings (TURNOUT_TRACE) are in FOLDER/PROGRAM-RANKS, of 8, 16 and 32 ranks, and 64, 128 or both. They hold what a processor
+measured, so the page has no table of them.
 """
 
 import argparse
@@ -83,8 +83,11 @@ def recorded_rows(turnout, recordings):
     rows = ""
     with tempfile.TemporaryDirectory(prefix="turnout-plan-") as text:
         for name in names:
-            traces = [recordings / f"{name}-{ranks}" for ranks in (*SMALL, 64)]
-            rows += predict(turnout, name, traces, 64, Path(text))
+            small = [recordings / f"{name}-{ranks}" for ranks in SMALL]
+            for ranks in LARGE:
+                larger = recordings / f"{name}-{ranks}"
+                if larger.is_dir():
+                    rows += predict(turnout, name, [*small, larger], ranks, Path(text))
     return rows
 
 
