@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program to be recorded for bench/run_plan.py: heat on a square of 512 x 512 points, cut among a
+// A program to be recorded for tools/plan_page.py: heat on a square of 512 x 512 points, cut among a
 // grid of ranks, 200 steps; every tenth step all ranks agree on the largest change.
 #include <mpi.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program to be recorded for bench/run_plan.py: a matrix of 1024 x 1024, cut into rows among the
+// A program to be recorded for tools/plan_page.py: a matrix of 1024 x 1024, cut into rows among the
 // ranks, is transposed again and again; rank 0 hands out a factor before and adds up after.
 #include <mpi.h>
 #include <stdio.h>
