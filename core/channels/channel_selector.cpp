@@ -168,7 +168,9 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
   const selection::Plan& plan = selected.plan;
   latest_.time = now;
   latest_.window = selected.window;
-  latest_.messages = selected.messages;
+  std::uint64_t counted = 0;  // more than came, where a young ring's source is expected to go on
+  for (const selection::PlanLine& line : plan.lines) counted += line.messages;
+  latest_.messages = std::max(selected.messages, counted);
   latest_.gain_current = plan.gain_current;
   latest_.gain_best = plan.gain_best;
   latest_.threshold = plan.threshold;
