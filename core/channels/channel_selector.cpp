@@ -81,8 +81,11 @@ void ChannelSelector::decide(Nanoseconds now, bool at_message) {
                          context_.settings.test_switch_every == 0;
   const Nanoseconds length = now - interval_began_;
   const bool kept = selecting && keep_counts(now);
+  const bool judges_rings = kept && context_.traits.uses_feedback;
   std::uint32_t first = 0;
-  for (const Peer& peer : peer_table_.peers()) first = std::max(first, peer.rx.window);
+  if (judges_rings) {
+    for (const Peer& peer : peer_table_.peers()) first = std::max(first, peer.rx.window);
+  }
   std::vector<selection::SourceView> sources;
   std::uint64_t given_back = 0;
   for (Peer& peer : peer_table_.peers()) {
@@ -97,7 +100,7 @@ void ChannelSelector::decide(Nanoseconds now, bool at_message) {
                        .refused = now < peer.change->refused_until,
                        .over_node = over_xrc(peer.rx.kind),
                        .feedback = peer.rx.feedback.of_sender()});
-    if (context_.traits.uses_feedback && over_ring(peer.rx.kind)) {
+    if (judges_rings && over_ring(peer.rx.kind)) {
       RingUse& use = peer.change.make().use;
       use.count(messages, first, static_cast<double>(length), at_message);
       sources.back().since = context_.born + peer.state->rx.past.since();
@@ -168,9 +171,6 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
   const selection::Plan& plan = selected.plan;
   latest_.time = now;
   latest_.window = selected.window;
-  std::uint64_t counted = 0;  // more than came, where a young ring's source is expected to go on
-  for (const selection::PlanLine& line : plan.lines) counted += line.messages;
-  latest_.messages = std::max(selected.messages, counted);
   latest_.gain_current = plan.gain_current;
   latest_.gain_best = plan.gain_best;
   latest_.threshold = plan.threshold;
@@ -178,7 +178,9 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
   TURNOUT_LOG(selection, debug, "{} sources in {:.3f} s, gain {:.0f} -> {:.0f} ns, {} window, {}",
               plan.lines.size(), seconds, plan.gain_current, plan.gain_best,
               selection::name(selected.chosen), plan.changes ? "changes" : "no change");
+  std::uint64_t counted = 0;  // more than came, where a young ring's source is expected to go on
   for (const selection::PlanLine& line : plan.lines) {
+    counted += line.messages;
     Peer& peer = peer_table_.peers()[line.peer];
     peer.rx.verdict = line.reason;
     peer.rx.rate = static_cast<float>(static_cast<double>(line.messages) / std::max(seconds, 1e-9));
@@ -200,6 +202,7 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
     change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.fallback, reason,
                    line.gain_per_message);
   }
+  latest_.messages = std::max(selected.messages, counted);
 }
 
 // For policies that act on each message.

@@ -18,9 +18,10 @@ void DecisionOutcomes::done(Peer& peer) {
     peer.connect().eviction.cost = static_cast<double>(took);
   }
   if (context_.traits.uses_feedback && over_ring(peer.rx.kind)) {
-    peer.change.make().use = {};
-    peer.change.make().to_repay = over_rc(peer.rx.kind) ? selection::rc_price(context_.costs)
-                                                        : context_.costs.setup_dc_processor.value;
+    ChannelChange& change = peer.change.make();
+    change.use = {};
+    change.to_repay = over_rc(peer.rx.kind) ? selection::rc_price(context_.costs)
+                                            : context_.costs.setup_dc_processor.value;
   }
   peer.change.make().refusals = 0;
   events_.continue_disconnect(peer);

@@ -65,8 +65,8 @@ bool TurnoutSelector::needs_too_much() const {
 
 Share TurnoutSelector::share(const SourceView& s) const {
   const DeviceCosts& c = costs_;
-  const bool young = s.expected > static_cast<double>(s.messages);
-  const double n = young ? s.expected : static_cast<double>(s.messages);
+  const double n = counted(s);
+  const double lead = n > static_cast<double>(s.messages) ? s.expected_first : lead_;
   const double busy_sender = std::clamp<double>(s.feedback.busy, 0, 1);
   const double busy_receiver = std::clamp(input_.terms.busy, 0.0, 1.0);
   const double busy = std::max(busy_sender, busy_receiver);
@@ -76,8 +76,7 @@ Share TurnoutSelector::share(const SourceView& s) const {
   const double post_dc =
       c.sender_post_dc.value + switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value);
   const double credit = c.receiver_credit.value / std::max(input_.terms.ring_entries, 1u);
-  const double polls =
-      poll_share({.poll = c.receiver_poll.value}, young ? s.expected_first : lead_);
+  const double polls = poll_share({.poll = c.receiver_poll.value}, lead);
   // A busy receiver's part of the credits is in what a message takes it.
   const double ring = n * (1 - busy_receiver) * credit + (n > 0 ? polls : silent_share(polls));
   Share out;
@@ -298,7 +297,7 @@ Plan TurnoutSelector::plan() const {
     if (line.to == ChannelKind::rc_rdma && v.dc > 0) line.fallback = ChannelKind::dc_rdma;
     line.over_node = line.to == ChannelKind::rc_rdma && over_node(s);
     line.reason = to != line.to ? Reason::not_certain : reason(s, v, to, usage, active);
-    line.messages = std::max(s.messages, static_cast<std::uint64_t>(s.expected));
+    line.messages = static_cast<std::uint64_t>(counted(s));
     if (line.messages > 0)
       line.gain_per_message = worth(v, line.to) / static_cast<double>(line.messages);
   };

@@ -4,6 +4,7 @@
 // lives for one selection. Times are nanoseconds, sizes bytes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -38,6 +39,10 @@ class TurnoutSelector : ChannelMaps {
   [[nodiscard]] bool needs_too_much() const;
   [[nodiscard]] double messages(std::size_t i) const {
     return static_cast<double>(sources_[i].messages);
+  }
+  // By its count or, of a young ring, by its use.
+  [[nodiscard]] static double counted(const SourceView& s) {
+    return std::max(static_cast<double>(s.messages), s.expected);
   }
   [[nodiscard]] Share share(const SourceView& s) const;
   [[nodiscard]] static double worth(const Share& v, ChannelKind kind) {

@@ -108,13 +108,18 @@ TEST(ChannelSelector, ReportsFeedbackToPeersThatItSentTo) {
   EXPECT_EQ(world.sent(receiver, wire::Control::feedback).size(), 1u);
 }
 
+struct AccountsWorld : ChannelWorld {
+  AccountsWorld() {
+    context.traits.uses_feedback = context.traits.prepares = true;
+    context.settings.policy = "turnout";
+    context.settings.xrc = "off";
+    selector.begin(clock.time);
+  }
+};
+
 // Of a source on a slow channel, whose messages pay for a better one.
 TEST(ChannelSelector, AFullAccountIsLookedAtBeforeTheIntervalEnds) {
-  ChannelWorld world;
-  world.context.traits.uses_feedback = world.context.traits.prepares = true;
-  world.context.settings.policy = "turnout";
-  world.context.settings.xrc = "off";
-  world.selector.begin(world.clock.time);
+  AccountsWorld world;
   Peer& peer = world.add_peer();
   const auto count = [&](std::uint32_t messages) {
     for (std::uint32_t i = 0; i < messages && !world.selector.is_due(world.clock.time); ++i) {
@@ -137,11 +142,7 @@ TEST(ChannelSelector, AFullAccountIsLookedAtBeforeTheIntervalEnds) {
 
 // The share of set-ups that repay grows again by what a declined one would have saved.
 TEST(ChannelSelector, ADeclinedSourceThatWouldHaveRepaidCounts) {
-  ChannelWorld world;
-  world.context.traits.uses_feedback = world.context.traits.prepares = true;
-  world.context.settings.policy = "turnout";
-  world.context.settings.xrc = "off";
-  world.selector.begin(world.clock.time);
+  AccountsWorld world;
   Peer& peer = world.add_peer();
   for (int n = 0; n < 10; ++n) world.outcomes.note_set_up(false);
   const double before = world.outcomes.repaid();
