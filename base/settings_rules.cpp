@@ -135,8 +135,8 @@ Status Settings::validate() const {
 
   rules.count("data_qps", data_qps, 0, 64);
   rules.count("node_processes", node_processes, 0, 65536);
+  rules.count("credit_qps", credit_qps, 1, 64);
   // The address (core/types/address.h) has room for this many DC targets.
-  rules.count("credit_qps", credit_qps, 1, 2);
   rules.count("establishment_qps", establishment_qps, 1, 2);
 
   rules.that(ring_entries >= 2 && ring_entries <= 128 && std::has_single_bit(ring_entries),

@@ -65,9 +65,10 @@ std::array<Need, 4> Startup::fixed_needs() const noexcept {
                   datagrams}
            : Need{MemoryKind::queue_pairs,
                   dc_pool_bytes(Object::dc_data_pool, data, context_.data_targets()) +
-                      dc_pool_bytes(Object::dc_credit_pool, credit, credit) +
+                      dc_pool_bytes(Object::dc_credit_pool, credit, context_.credit_targets()) +
                       dc_pool_bytes(Object::dc_establishment_pool, establishment, establishment),
-                  data + context_.data_targets() + 2 * (credit + establishment)}}};
+                  data + context_.data_targets() + credit + context_.credit_targets() +
+                      2 * establishment}}};
 }
 
 // In addition to the fixed needs: one block of each kind of record.

@@ -101,9 +101,17 @@ void Startup::limits_from_costs() {
       settings.data_qps /= 2;
     }
   }
+  const bool credits = !settings.is_given("credit_qps") && !context_.over_datagrams();
+  const auto give_credits = [&] {
+    if (credits) settings.credit_qps = selection::credit_dcis(settings.data_qps);
+  };
+  give_credits();
   while (!fits_at_start()) {
     if (initiators && settings.data_qps > kFewest) {
       settings.data_qps /= 2;
+      give_credits();
+    } else if (credits && settings.credit_qps > selection::credit_dcis(0)) {
+      settings.credit_qps /= 2;
     } else if (connections && settings.max_active_rc > 1) {
       allow(settings.max_active_rc / 2);
     } else {
@@ -119,7 +127,7 @@ Status Startup::create_queues() {
   const auto send_buffers = static_cast<std::uint32_t>(settings.send_buffers);
   const auto buffer_size = static_cast<std::uint32_t>(settings.ring_entry_size);
   const std::size_t targets =
-      context_.data_targets() + settings.credit_qps + settings.establishment_qps;
+      context_.data_targets() + context_.credit_targets() + settings.establishment_qps;
   resources_.private_room = private_entries();
   if (Status s = reserve_fixed(); !s.ok()) return s;
   // One block of each kind of record, so that each has some whatever the others use.
@@ -190,12 +198,13 @@ Status Startup::create_queues() {
 }
 
 Status Startup::create_pools() {
-  const std::uint64_t credit = context_.settings.credit_qps,
-                      establishment = context_.settings.establishment_qps;
+  const std::uint64_t establishment = context_.settings.establishment_qps;
   ibv_srq* const control = resources_.control_srq.get();
   Status status = create_pool(Purpose::data, context_.settings.data_qps, context_.data_targets(),
                               resources_.data_srq.get());
-  if (status.ok()) status = create_pool(Purpose::credit, credit, credit, control);
+  if (status.ok())
+    status = create_pool(Purpose::credit, context_.settings.credit_qps, context_.credit_targets(),
+                         control);
   if (status.ok())
     status = create_pool(Purpose::establishment, establishment, establishment, control);
   return status;
@@ -210,7 +219,8 @@ bool Startup::settles_for_fewer(const Status& failure) {
   if (!exhausted || settings.data_qps <= least) return false;
   // What there was room for, less what comes after it.
   const std::size_t made = resources_.pool(Purpose::data).size();
-  const std::size_t others = least + 2 * (settings.credit_qps + settings.establishment_qps);
+  const std::size_t others =
+      least + settings.credit_qps + context_.credit_targets() + 2 * settings.establishment_qps;
   const std::size_t fewer = std::max(least, made - std::min(others, made));
   TURNOUT_LOG(
       endpoint, warn,
@@ -240,7 +250,7 @@ Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t
     const std::size_t first = purpose == Purpose::data ? 0
                               : purpose == Purpose::credit
                                   ? context_.data_targets()
-                                  : context_.data_targets() + context_.settings.credit_qps;
+                                  : context_.data_targets() + context_.credit_targets();
     for (std::size_t i = 0; i < std::max(initiators, targets); ++i) {
       auto queue = std::make_unique<UdQueue>(static_cast<std::uint32_t>(resources_.queues.size()),
                                              kQueueDepth, unsignalled);
@@ -343,7 +353,7 @@ Status Startup::start() {
   if (context_.over_datagrams())
     receive_size = std::min<std::uint64_t>(receive_size, context_.device->mtu());
   context_.address.counts = static_cast<std::uint8_t>(
-      context_.data_targets() | settings.credit_qps << 4 | settings.establishment_qps << 6);
+      context_.data_targets() | context_.credit_targets() << 4 | settings.establishment_qps << 6);
   context_.address.set_sizes(static_cast<std::uint32_t>(receive_size), flow_.first(),
                              context_.over_datagrams());
   context_.address.seal();

@@ -42,6 +42,7 @@ TurnoutSelector::TurnoutSelector(const TurnoutInput& input)
     all_messages_ += static_cast<double>(s.messages);
   }
   if (input.messages > 0) all_messages_ = static_cast<double>(input.messages);
+  waits_ = std::max(lead_, (1 - busy_receiver()) * all_messages_);
   choose_sources();
   shares_.reserve(sources_.size());
   for (const SourceView& s : sources_) shares_.push_back(share(s));
@@ -66,9 +67,12 @@ bool TurnoutSelector::needs_too_much() const {
 Share TurnoutSelector::share(const SourceView& s) const {
   const DeviceCosts& c = costs_;
   const double n = counted(s);
-  const double lead = n > static_cast<double>(s.messages) ? s.expected_first : lead_;
+  const bool young = n > static_cast<double>(s.messages);
+  const double waits = young && lead_ > 0 ? s.expected_first * waits_ / lead_
+                       : young            ? s.expected_first
+                                          : waits_;
   const double busy_sender = std::clamp<double>(s.feedback.busy, 0, 1);
-  const double busy_receiver = std::clamp(input_.terms.busy, 0.0, 1.0);
+  const double busy_receiver = this->busy_receiver();
   const double busy = std::max(busy_sender, busy_receiver);
   const double switched = std::clamp<double>(s.feedback.switched, 0, 1);
   const double d = c.receiver_dc_sendrecv.value - c.receiver_dc_rdma.value;
@@ -76,7 +80,7 @@ Share TurnoutSelector::share(const SourceView& s) const {
   const double post_dc =
       c.sender_post_dc.value + switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value);
   const double credit = c.receiver_credit.value / std::max(input_.terms.ring_entries, 1u);
-  const double polls = poll_share({.poll = c.receiver_poll.value}, lead);
+  const double polls = poll_share({.poll = c.receiver_poll.value}, waits);
   // A busy receiver's part of the credits is in what a message takes it.
   const double ring = n * (1 - busy_receiver) * credit + (n > 0 ? polls : silent_share(polls));
   Share out;
@@ -178,7 +182,7 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
     if (to[i] == from[i]) continue;
     const double n = messages(i);
     const double busy_sender = std::clamp<double>(sources_[i].feedback.busy, 0, 1);
-    const double busy_receiver = std::clamp(input_.terms.busy, 0.0, 1.0);
+    const double busy_receiver = this->busy_receiver();
     const double busy = std::max(busy_sender, busy_receiver);
     const double switched = std::clamp<double>(sources_[i].feedback.switched, 0, 1);
     for (const auto& [kind, sign] : {std::pair{to[i], 1.0}, std::pair{from[i], -1.0}}) {
@@ -186,7 +190,7 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
       const bool rc = kind == ChannelKind::rc_rdma;
       base += sign * n * (1 - busy);
       (rc ? r : d) += sign * n * (1 - busy);
-      polls += sign * (n > 0 ? lead_ / 2 : silent_share(lead_ / 2));
+      polls += sign * (n > 0 ? waits_ / 2 : silent_share(waits_ / 2));
       busy_base += sign * n * busy_receiver;
       (rc ? busy_rc : busy_dc) += sign * n * busy_receiver;
       credits += sign * n * (1 - busy_receiver) / std::max(input_.terms.ring_entries, 1u);
@@ -327,6 +331,11 @@ double busy_share(const DeviceCosts& costs, std::uint64_t sent, std::uint64_t sw
   const double time = same * costs.sender_post_dc.value +
                       static_cast<double>(switched) * costs.sender_post_dc_switch.value;
   return std::clamp(time / interval, 0.0, 1.0);
+}
+
+std::uint64_t credit_dcis(std::uint64_t data_dcis) {
+  constexpr std::uint64_t kLeast = 2, kMost = 16;
+  return std::clamp(data_dcis / 2, kLeast, kMost);
 }
 
 std::uint32_t wanted_dcis(const DeviceCosts& costs) {

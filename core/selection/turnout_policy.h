@@ -13,8 +13,9 @@
 //
 // Posting over DC costs what s says. Credits are taken off a ring's saving, c/s_ring a message.
 //
-// What a channel costs (docs/decisions/009-policy-turnout.md). A ring is polled: n_1 p/2 as in
-// AQPS, n_1 the largest count of all sources. A queue pair is made beside the program
+// What a channel costs (docs/decisions/009-policy-turnout.md). A ring is polled, w p/2: w
+// is how often a message is waited for, each of (1 - b) of them or, as in AQPS, n_1 times, the
+// largest count of all sources, if that is more. A queue pair is made beside the program
 // (core/time/background.h): made in a time t it serves the part f = w / (w + t) of what comes after
 // a window of length w; until then a ring over DC saves d, if anything. What a set-up gains is
 // expected with the probability that the latest ones had; no more are asked for than fit into a
@@ -84,5 +85,10 @@ inline constexpr double kConfidence = 1;
 // peers have fixed places, so some are busy while others are idle. No more than half of the
 // contexts that the adapter has at hand; the rest are for those who send to us.
 [[nodiscard]] std::uint32_t wanted_dcis(const DeviceCosts& costs);
+// DCIs that return credits, beside so many that send data. A credit message returns half of a ring,
+// eight messages with the usual 16 entries, so an eighth would keep up with data at a receiver
+// whose every credit goes to another target; up to half, as peers have fixed places there too
+// (docs/decisions/045-credit-initiators.md).
+[[nodiscard]] std::uint64_t credit_dcis(std::uint64_t data_dcis);
 
 }  // namespace turnout::selection

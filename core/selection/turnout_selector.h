@@ -40,6 +40,7 @@ class TurnoutSelector : ChannelMaps {
   [[nodiscard]] double messages(std::size_t i) const {
     return static_cast<double>(sources_[i].messages);
   }
+  [[nodiscard]] double busy_receiver() const { return std::clamp(input_.terms.busy, 0.0, 1.0); }
   // By its count or, of a young ring, by its use.
   [[nodiscard]] static double counted(const SourceView& s) {
     return std::max(static_cast<double>(s.messages), s.expected);
@@ -105,8 +106,9 @@ class TurnoutSelector : ChannelMaps {
   // now, and those worth a ring, no more than limits could let through.
   std::vector<Share> shares_;
   std::vector<bool> chosen_;  // in sources_, by place in the input
-  double lead_ = 0;
+  double lead_ = 0;           // messages of the source with the most
   double all_messages_ = 0;
+  double waits_ = 0;  // for a message, each of which polls all rings
 };
 
 }  // namespace turnout::selection

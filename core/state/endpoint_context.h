@@ -85,6 +85,9 @@ struct EndpointContext {
   [[nodiscard]] std::size_t data_targets() const noexcept {
     return std::min<std::size_t>(settings.data_qps, kMaxDataQps);
   }
+  [[nodiscard]] std::size_t credit_targets() const noexcept {
+    return std::min<std::size_t>(settings.credit_qps, kMaxCreditQps);
+  }
   [[nodiscard]] std::uint32_t first_receives() const noexcept {
     return static_cast<std::uint32_t>(std::min(settings.receive_first, settings.receive_buffers));
   }

@@ -194,7 +194,7 @@ class Calibration {
                   &measured_.post_dc_switch);
   }
 
-  // Eight senders are more than one receiver takes.
+  // Eight senders are more than one receiver takes; it has an initiator for each one's credits.
   Status arrivals() {
     const auto over = [&](ChannelKind channel, Rounds* out) {
       Streams p;
@@ -203,7 +203,7 @@ class Calibration {
       p.per_target = 512;
       p.rounds = options_.rounds;
       return run(fmt::format("receiving, {}", name(channel)), p.ranks(), channel,
-                 {{"data_qps", "12"}}, calibration::streams(p, out));
+                 {{"data_qps", "64"}, {"credit_qps", "64"}}, calibration::streams(p, out));
     };
     Status s = over(rc_rdma, &measured_.busy_rc_rdma);
     if (s.ok() && options_.datagrams) return over(ud_sendrecv, &measured_.busy_ud);

@@ -78,9 +78,11 @@ class Judge {
     const Result<Instance> timed = make(factor, least);
     if (!timed) return timed.status();
     Options run = options_at(options_.place, options_.profile);
+    const std::uint64_t credits = selection::credit_dcis(initiators);
     // A direction that was refused its channel asks again after four intervals: not in this run.
     run.settings = overlaid(options_.settings, {{"interval", "10s"},
                                                 {"data_qps", fmt::format("{}", initiators)},
+                                                {"credit_qps", fmt::format("{}", credits)},
                                                 {"rc_pool", fmt::format("{}", run.ranks)},
                                                 {"max_active_rc", fmt::format("{}", run.ranks)}});
     run.settings.emplace_back("policy", "static:dc-sendrecv");

@@ -49,7 +49,7 @@ TEST(Settings, RangesAreNamed) {
   expect_refused("ring_entry_size", "256", "512 to 64KiB");
   expect_refused("ring_entry_size", "1000", "multiple of 64");
   expect_refused("data_qps", "65", "0 to 64");
-  expect_refused("credit_qps", "0", "1 to 2");
+  expect_refused("credit_qps", "0", "1 to 64");
   expect_refused("establishment_qps", "3", "1 to 2");
   expect_refused("retry_count", "8", "0 to 7");
   expect_refused("ack_timeout", "0", "1 to 31");

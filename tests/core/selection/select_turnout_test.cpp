@@ -47,10 +47,12 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
     }
     return sum;
   };
-  double lead = 0, active = w.terms.sending_rc, operations = 0, total = 0;
-  for (std::size_t i = 0; i < map.size(); ++i) {
-    lead = std::max(lead, static_cast<double>(w.sources[i].messages));
+  double lead = 0, all = 0, active = w.terms.sending_rc, operations = 0, total = 0;
+  for (const SourceView& s : w.sources) {
+    lead = std::max(lead, static_cast<double>(s.messages));
+    all += static_cast<double>(s.messages);
   }
+  const double waits = std::max(lead, (1 - w.terms.busy) * all);
   for (std::size_t i = 0; i < map.size(); ++i) {
     const SourceView& s = w.sources[i];
     if (!oracle::ring(map[i])) continue;
@@ -61,7 +63,7 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
              (c.receiver_busy_dc_sendrecv.value -
               (map[i] == ChannelKind::dc_rdma ? c.receiver_busy_dc_rdma : c.receiver_busy_rc_rdma)
                   .value);
-    total -= lead * c.receiver_poll.value / 2 / (s.messages == 0 ? kSilentRounds : 1);
+    total -= waits * c.receiver_poll.value / 2 / (s.messages == 0 ? kSilentRounds : 1);
     const double base = c.receiver_dc_sendrecv.value;
     if (map[i] == ChannelKind::dc_rdma) {
       total += n * (1 - busy) * (base - c.receiver_dc_rdma.value);
@@ -297,11 +299,24 @@ TEST(SelectTurnout, AQueuePairHasToBeMadeBeforeItServes) {
   EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 1u);
 }
 
+// A program that waits for each message polls all rings for each; a busy one finds messages.
+TEST(SelectTurnout, RingsThatDelayAllMessagesAreNotTaken) {
+  TurnoutWorld w;
+  w.add(4, 1'000'000);
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_sendrecv), 0u);
+  w.add(40, 1'000'000);
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_sendrecv), 44u);
+  w.terms.busy = 1;
+  w.terms.costs.receiver_poll.value = 1;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_sendrecv), 0u);
+}
+
 // No more are asked for than can be made within a window, those under way counted.
 TEST(SelectTurnout, QueuePairsAreMadeOneByOne) {
   TurnoutWorld w;
   w.add(10, 1'000'000);
   w.terms.costs.setup_rc_time.value = 4e6;
+  w.terms.costs.receiver_poll.value = 0;
   TurnoutInput input = w.input();
   input.window = 1e6;
   EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 1u);
