@@ -84,7 +84,7 @@ const std::vector<Scenario>& scenarios() {
        "Rank 0 sends to all others in turn. The bottleneck is the switching of rank 0's DCIs "
        "between targets, or, over RC, its contexts.",
        {},
-       {{"messages", 6000, 1500, 100, true}, {"warmup", 12000, 32000, 400, true}},
+       {{"messages", 6000, 1500, 100, true}, {"warmup", 40000, 40000, 400, true}},
        "Each receiver decides from its own messages, one in n - 1 of those sent. At 1,024 "
        "processes no channel pays off, but most receivers still request a queue pair from rank 0, "
        "and refusing takes time: staying on DC-sendrecv with as many initiators "
@@ -93,7 +93,7 @@ const std::vector<Scenario>& scenarios() {
        "alltoone",
        "All others send to rank 0. The bottleneck is rank 0's cost per message.",
        {},
-       {{"messages", 4500, 600, 35, true}, {"warmup", 8000, 2500, 60, true}},
+       {{"messages", 4500, 600, 35, true}, {"warmup", 40000, 40000, 60, true}},
        "Few messages of a source are left when its queue pair is ready. A queue pair for every "
        "source from the first message is better if the budget allows it; none at all is nearly as "
        "good."},
@@ -103,7 +103,7 @@ const std::vector<Scenario>& scenarios() {
        "cost, in the other.",
        {},
        {{"times", 3, 3, 2},
-        {"warmup", 1, 1, 1},
+        {"warmup", 6, 1, 1},
         {"messages_out", 3000, 700, 40, true},
         {"messages_in", 3000, 700, 20, true}}},
       {"master and workers",
