@@ -8,7 +8,9 @@
 #include <cmath>
 #include <optional>
 
+#include "base/settings.h"
 #include "base/value.h"
+#include "core/selection/device_costs.h"
 #include "sim/experiments/comparison.h"
 #include "sim/experiments/map_search.h"
 #include "sim/experiments/page.h"
@@ -23,6 +25,9 @@ constexpr std::string_view kSimulations = "simulations";
 struct Optimum {
   double time = 0;  // with all channels in place
   double paid = 0;  // with their set-up
+  // How often the pattern of messages changes, the beginning among them; 0 where a warm-up
+  // precedes.
+  std::uint64_t changes = 0;
   std::vector<std::pair<Part, FoundMap>> parts;
 };
 
@@ -44,6 +49,7 @@ Result<Optimum> optimum_of(const ComparedLine& line, const ExperimentOptions& op
     }
     optimum.time += static_cast<double>(found.value().time) * static_cast<double>(part.times);
     optimum.paid += static_cast<double>(found.value().paid) * static_cast<double>(part.times);
+    if (part.cold) optimum.changes += part.times;
     optimum.parts.emplace_back(part, std::move(found).value());
   }
   return optimum;
@@ -77,10 +83,24 @@ std::string ratios(const Lines& lines, std::uint32_t ranks,
   return markdown_table(rows);
 }
 
+// How much longer than with all channels in place, for each change of the pattern; the worst of the
+// lines whose pattern changes, in times of the set-up of a queue pair.
+std::string regret(const Lines& lines, std::uint32_t ranks, const std::string& policy,
+                   double setup) {
+  std::optional<double> worst;
+  for (const auto& [line, optimum] : lines) {
+    const std::optional<double> time = line->time(policy);
+    if (line->ranks != ranks || !time || optimum.changes == 0) continue;
+    const double each = (*time - optimum.time) / static_cast<double>(optimum.changes) / setup;
+    worst = std::max(worst.value_or(0), each);
+  }
+  return worst ? fmt::format("{:.2f}", *worst) : "-";
+}
+
 std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
-                    const std::vector<std::string>& policies) {
+                    const std::vector<std::string>& policies, double setup) {
   Rows rows = {{"policy", "processes", "channels", "geometric mean", "clipped at 1", "at most 1.1",
-                "worst"}};
+                "worst", "set-up times a change"}};
   for (const std::string& policy : policies) {
     for (const std::uint32_t ranks : sizes) {
       for (const bool pays : {false, true}) {
@@ -102,7 +122,8 @@ std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
         };
         rows.push_back({policy, fmt::format("{}", ranks), pays ? "set up" : "in place", mean(logs),
                         mean(clipped), fmt::format("{} of {}", good, ran),
-                        fmt::format("{:.2f}", worst)});
+                        fmt::format("{:.2f}", worst),
+                        pays ? "-" : regret(lines, ranks, policy, setup)});
       }
     }
   }
@@ -131,7 +152,7 @@ std::string maps(const Lines& lines, std::uint32_t ranks) {
 
 std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies, const ExperimentOptions& options,
-                    std::uint32_t simulations) {
+                    std::uint32_t simulations, double setup) {
   std::string page = fmt::format(
       "# clairvoyant\n\nThe time of each policy divided by that of a clairvoyant policy given "
       "each part of a workload in\nadvance. Of the two numbers the first is against channels that "
@@ -146,8 +167,12 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
       "result is an upper bound on the best map's time;\nno map is proved optimal. Parts are "
       "shortened to about 20,000 messages while maps are compared; the best map\nand the best "
       "start are then measured at full length. Set up, the best of these maps and "
-      "of the starting ones counts.\n\n## Summary\n\n{}\n{{plot}}\n\n",
-      provenance(options.profile), simulations, summary(lines, sizes, policies));
+      "of the starting ones counts.\n\n## Summary\n\n{}\n*Set-up times a change*: how much longer "
+      "a policy takes than with all channels in place, for each change of the\npattern, the "
+      "beginning among them; the worst of the workloads without a warm-up. A queue pair is set up "
+      "in {}.\n\n{{plot}}\n\n",
+      provenance(options.profile), simulations, summary(lines, sizes, policies, setup),
+      print_time(static_cast<Picoseconds>(setup)));
   for (const std::uint32_t ranks : sizes) {
     page += fmt::format("## {0} processes\n\n{1}\n### Maps found, {0} processes\n\n{2}\n", ranks,
                         ratios(lines, ranks, policies), maps(lines, ranks));
@@ -180,6 +205,12 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!simulations) return simulations.status();
   const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
   if (!chosen) return chosen.status();
+  Settings settings;
+  settings.costs = options.costs;
+  const Result<selection::CostsFile> costs = selection::load_costs(settings);
+  if (!costs) return costs.status();
+  constexpr double kPicoseconds = 1000;  // in a nanosecond
+  const double setup = costs.value().costs.setup_rc_time.value * kPicoseconds;
   const std::vector<std::uint32_t> sizes = sizes_of(options, {8, 16});
   const Result<std::vector<ComparedLine>> compared =
       compare(chosen.value(), sizes, policies.value(), options, runner);
@@ -197,7 +228,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
     lines.emplace_back(&line, std::move(optimum).value());
   }
   return ExperimentResult{
-      page_of(lines, sizes, policies.value(), options, simulations.value()),
+      page_of(lines, sizes, policies.value(), options, simulations.value(), setup),
       ratio_plots(compared.value(), sizes, policies.value(), "best maps, set up",
                   [&](std::size_t line, const std::string& policy) {
                     return ratio_of(*lines[line].first, lines[line].second.paid, policy);
