@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""changing_pattern.c on PyPI's MPICH over Turnout's virtual adapter: how soon after a change of its pattern
+a program's new pairs have their channels, in set-up times of a queue pair, by the processes' reports.
+
+    changing_pattern.py BUILD_DIR [--ranks 8] [--seconds 2] [--distances 1 3]
+
+Fails if a pair of the last pattern is left on the channel that all begin with, or had another one and went
+back to it. Times are printed and never judged.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import tempfile
+
+from mpi_libraries import MPIS, environment
+from mpi_stress import HERE, VENV, read_reports
+
+FIRST = {"DC-sendrecv", "UD-sendrecv"}
+
+
+def compile_to(folder):
+    program = folder / "changing_pattern"
+    subprocess.run([VENV / "mpicc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-o",
+                    program, HERE / "changing_pattern.c"], check=True)
+    return program
+
+
+def sources_of(reports, distance):
+    """(receiver's report, rank that sends to it, the report's entry for it) of each pair at that distance."""
+    ranks = {report["endpoint"]: report["rank"] for report in reports}
+    for report in reports:
+        for peer in report["peers"]:
+            source = (report["rank"] - distance) % len(reports)
+            if ranks.get(peer["endpoint"]) == source:
+                yield report, source, peer
+
+
+def setup_time(report):
+    """What a queue pair takes by the costs that this process decides with, nanoseconds."""
+    return next(cost["value"] for cost in report["selection"]["costs"] if cost["name"] == "setup.rc_time")
+
+
+def judge(report, source, peer, began):
+    """(description of the pair, set-up times until its last change, whether it is as it should be)"""
+    spans = peer["receive"]["spans"]
+    channels = [span["channel"] for span in spans]
+    left = next((i for i, channel in enumerate(channels) if channel not in FIRST), len(channels))
+    good = left < len(channels) and not FIRST.intersection(channels[left:])
+    since = report["started_unix_ns"] + spans[-1]["since_ns"] - began
+    return f"rank {source} -> rank {report['rank']}: {', '.join(channels)}", since / setup_time(report), good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--distances", type=int, nargs="+", default=[1, 3])
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="turnout-changing-pattern-") as name:
+        folder = pathlib.Path(name)
+        program = compile_to(folder)
+        env = environment(MPIS["mpich"], "turnout", args.build / "lib", f"changing-pattern-{os.getpid()}")
+        env["TURNOUT_REPORT"] = str(folder / "reports")
+        done = subprocess.run([VENV / "mpiexec", "-launcher", "fork", "-n", str(args.ranks), program,
+                               str(args.seconds), *map(str, args.distances)],
+                              env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=60 + 10 * args.seconds * len(args.distances), check=False)
+        if done.returncode != 0 or "all right" not in done.stdout:
+            raise SystemExit(f"{program.name} ended with {done.returncode}\n{done.stdout}")
+        began = int(re.findall(r"begins at (\d+)", done.stdout)[-1])
+        pairs = [judge(*pair, began)
+                 for pair in sources_of(read_reports(folder / "reports"), args.distances[-1])]
+    if len(pairs) != args.ranks:
+        raise SystemExit(f"reports tell of {len(pairs)} pairs at distance {args.distances[-1]}, expected {args.ranks}")
+    for text, setups, good in pairs:
+        print(f"{text}; last change after {setups:.1f} set-up times{'' if good else ' (wrong)'}")
+    print(f"median {statistics.median(setups for _, setups, _ in pairs):.1f} set-up times")
+    if not all(good for _, _, good in pairs):
+        raise SystemExit("a pair has no channel of its own, or went back to the first one")
+
+
+if __name__ == "__main__":
+    main()
