@@ -13,7 +13,7 @@
 //
 // Posting over DC costs what s says. Credits are taken off a ring's saving, c/s_ring a message.
 //
-// What a channel costs (docs/decisions/009-policy-turnout.md). A ring is polled, w p/2: w
+// What a channel costs (docs/decisions/009-policy-turnout.md). A ring is polled, m p/2: m
 // is how often a message is waited for, each of (1 - b) of them or, as in AQPS, n_1 times, the
 // largest count of all sources, if that is more. A queue pair is made beside the program
 // (core/time/background.h): made in a time t it serves the part f = w / (w + t) of what comes after
