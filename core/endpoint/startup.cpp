@@ -94,22 +94,20 @@ void Startup::limits_from_costs() {
     allow(std::clamp<std::uint64_t>(context_.account.budget() / each, 1, settings.max_channels));
   }
   constexpr std::uint64_t kFewest = 4;
-  if (initiators) {
-    settings.data_qps = selection::wanted_dcis(context_.costs);
-    while (settings.data_qps > kFewest && dc_pool_bytes(Object::dc_data_pool, settings.data_qps,
-                                                        0) > context_.account.budget() / 4) {
-      settings.data_qps /= 2;
-    }
-  }
   const bool credits = !settings.is_given("credit_qps") && !context_.over_datagrams();
-  const auto give_credits = [&] {
-    if (credits) settings.credit_qps = selection::credit_dcis(settings.data_qps);
+  const auto use = [&](std::uint64_t data) {
+    settings.data_qps = data;
+    if (credits) settings.credit_qps = selection::credit_dcis(data);
   };
-  give_credits();
+  const auto too_many = [&] {
+    return dc_pool_bytes(Object::dc_data_pool, settings.data_qps, 0) >
+           context_.account.budget() / 4;
+  };
+  use(initiators ? selection::wanted_dcis(context_.costs) : settings.data_qps);
+  while (initiators && settings.data_qps > kFewest && too_many()) use(settings.data_qps / 2);
   while (!fits_at_start()) {
     if (initiators && settings.data_qps > kFewest) {
-      settings.data_qps /= 2;
-      give_credits();
+      use(settings.data_qps / 2);
     } else if (credits && settings.credit_qps > selection::credit_dcis(0)) {
       settings.credit_qps /= 2;
     } else if (connections && settings.max_active_rc > 1) {

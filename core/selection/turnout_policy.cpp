@@ -334,8 +334,8 @@ double busy_share(const DeviceCosts& costs, std::uint64_t sent, std::uint64_t sw
 }
 
 std::uint64_t credit_dcis(std::uint64_t data_dcis) {
-  constexpr std::uint64_t kLeast = 2, kMost = 16;
-  return std::clamp(data_dcis / 2, kLeast, kMost);
+  constexpr std::uint64_t kLeast = 2, kEnough = 8, kMost = 16;
+  return std::clamp(data_dcis / 4, std::clamp(data_dcis, kLeast, kEnough), kMost);
 }
 
 std::uint32_t wanted_dcis(const DeviceCosts& costs) {

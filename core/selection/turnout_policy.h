@@ -86,9 +86,9 @@ inline constexpr double kConfidence = 1;
 // contexts that the adapter has at hand; the rest are for those who send to us.
 [[nodiscard]] std::uint32_t wanted_dcis(const DeviceCosts& costs);
 // DCIs that return credits, beside so many that send data. A credit message returns half of a ring,
-// eight messages with the usual 16 entries, so an eighth would keep up with data at a receiver
-// whose every credit goes to another target; up to half, as peers have fixed places there too
-// (docs/decisions/045-credit-initiators.md).
+// eight messages with the usual 16 entries, so an eighth would keep up with data where every credit
+// goes to another target; twice that, as peers have fixed places, and 8 as far as there are 8 for
+// data (docs/decisions/045-credit-initiators.md).
 [[nodiscard]] std::uint64_t credit_dcis(std::uint64_t data_dcis);
 
 }  // namespace turnout::selection

@@ -422,6 +422,13 @@ TEST(SelectTurnout, ShareOfTimeAndInitiators) {
   EXPECT_EQ(wanted_dcis(costs), 64u);
 }
 
+TEST(SelectTurnout, InitiatorsForCreditsFollowThoseForData) {
+  for (const auto& [data, credits] :
+       {std::pair{1u, 2u}, {4u, 4u}, {8u, 8u}, {32u, 8u}, {64u, 16u}, {128u, 16u}}) {
+    EXPECT_EQ(credit_dcis(data), credits) << data;
+  }
+}
+
 // Processes that share an adapter have a part of its context cache each.
 TEST(SelectTurnout, ManyOnANodeUseFewerQueuePairsEach) {
   DeviceCosts costs;
