@@ -23,7 +23,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 13;
+inline constexpr std::uint32_t kLayoutVersion = 14;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -308,8 +308,9 @@ struct alignas(64) XrcHandleRecord {
 };
 static_assert(sizeof(XrcHandleRecord) == 64);
 
-// The owner's memory, pages of a file, or none: a null region, which gives zeros and keeps nothing.
-enum class MrKind : std::uint32_t { process, shared, null };
+// The owner's memory, pages of a file, none (a null region, which gives zeros and keeps nothing),
+// or pieces of other regions (an mlx5's indirect key).
+enum class MrKind : std::uint32_t { process, shared, null, list };
 // A region itself, or a window of one (ibv_alloc_mw(3)).
 enum class WindowKind : std::uint32_t { none, type_1, type_2 };
 
@@ -337,6 +338,14 @@ struct alignas(64) MrRecord {
   // Of a window only. Its key is 0 while it is not bound.
   alignas(64) std::uint32_t bound_to;  // index of the region
   std::uint32_t window_qp;             // type 2: number of the one queue pair that it answers
+  // Of an indirect key only, which has no `address`. Its key is 0 while it is free. `generation` is
+  // the low byte of its key.
+  std::uint64_t list;         // heap offset of its entries (device/key_list.h)
+  std::uint32_t list_slots;   // so many
+  std::uint8_t log_entry;     // 0: entries say how long they are; else all have 2^log_entry bytes
+  std::uint8_t reconfigures;  // 1: a work request may change it
+  std::uint8_t remote_end;    // 1: a peer's send may invalidate it
+  std::uint8_t unused[41];
 };
 static_assert(sizeof(MrRecord) == 128);
 

@@ -21,6 +21,9 @@ inline constexpr std::uint32_t kFirstQp = 2;        // IBTA: numbers 0 and 1 are
 inline constexpr std::uint32_t kMaxCqs = 1U << 16;
 inline constexpr std::uint32_t kMaxSrqs = 1U << 14;  // 14 bits of a 24-bit number, 10 generation
 inline constexpr std::uint32_t kMaxMrs = 1U << 18;   // 24 bits of a key are index, 8 generation
+// mlx5's queues and lists have words of their own where keys are: 0x100 ends a list of receives,
+// and 0x400 heads a block that repeats.
+inline constexpr std::uint32_t kFirstMr = 8;
 inline constexpr std::uint32_t kMaxXrcds = 1U << 12;
 inline constexpr std::uint32_t kMaxXrcHandles = 1U << 16;
 
@@ -34,6 +37,9 @@ inline constexpr std::uint32_t kMtu = 4096;             // also the longest UD m
 inline constexpr std::uint32_t kGrhBytes = 40;  // IBTA: in front of every UD message received
 inline constexpr std::uint8_t kMaxRdAtomic = 16;
 inline constexpr std::uint64_t kMaxMrBytes = 1ULL << 46;
+// An mlx5's keys of several regions: entries of one, and how deep such keys may stand for others.
+inline constexpr std::uint32_t kMaxKeyEntries = 1U << 16;
+inline constexpr std::uint32_t kMaxIndirection = 4;
 inline constexpr int kCompletionVectors = 1;
 // Of one process. ConnectX-5 has 128 to 256 KiB, as its firmware is set up.
 inline constexpr std::uint64_t kMaxDeviceMemory = 256U << 10;

@@ -197,7 +197,7 @@ int verbs_opcode(unsigned opcode) noexcept {
     case MLX5_OPCODE_ATOMIC_MASKED_FA:
       return IBV_WR_ATOMIC_FETCH_AND_ADD;
     case MLX5_OPCODE_UMR:
-      return IBV_WR_BIND_MW;
+      return kChangeKey;
     default:
       return kMalformed;
   }
@@ -240,26 +240,56 @@ bool take_address(RequestReader& reader, QpKind kind, SendWqe& wqe, Mlx5Request&
   return true;
 }
 
-// A window is bound, or set free (rdma-core's UMR for ibv_bind_mw(3) and ibv_wr_bind_mw(3)).
-bool take_binding(RequestReader& reader, std::uint32_t key, SendWqe& wqe) noexcept {
+// A key is changed, or set free (rdma-core's UMR for ibv_bind_mw(3), ibv_wr_bind_mw(3) and
+// mlx5dv_wr_mkey_configure(3)). Whether it is a window's is told by the key: both are read.
+bool take_change(RequestReader& reader, std::uint32_t key, SendWqe& wqe) noexcept {
   mlx5_wqe_umr_ctrl_seg control;
   mlx5_wqe_mkey_context_seg context;
   if (!reader.take(control) || !reader.take(context)) return false;
-  const bool of_type_2 = (control.flags & MLX5_WQE_UMR_CTRL_FLAG_CHECK_QPN) != 0;
-  if (context.free != 0 && of_type_2) {
+  const bool is_free = (context.free & MLX5_WQE_MKEY_CONTEXT_FREE) != 0;
+  if (is_free && (control.flags & MLX5_WQE_UMR_CTRL_FLAG_CHECK_QPN) != 0) {
     wqe.opcode = IBV_WR_LOCAL_INV;
     wqe.imm = key;
     return true;
   }
-  wqe.rkey = (key & ~0xffU) | (be32toh(context.qpn_mkey) & 0xff);
+  constexpr std::uint32_t kSigns = 1U << 30;  // bsf_en, of flags_pd
+  const bool moved = (control.flags & MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET) != 0;
+  const std::uint32_t number = be32toh(context.qpn_mkey);
+  wqe.change = {
+      be64toh(control.mkey_mask),
+      be64toh(context.start_addr),
+      be64toh(context.len),
+      key,
+      number >> 8,
+      be16toh(control.klm_octowords),
+      moved ? be16toh(control.translation_offset) : std::uint16_t{0},
+      0,
+      static_cast<std::uint8_t>(number),
+      control.flags,
+      context.access_flags,
+      is_free,
+      (be32toh(context.flags_pd) & kSigns) != 0 || (!moved && control.bsf_octowords != 0)};
+  wqe.rkey = (key & ~0xffU) | wqe.change.tag;
   wqe.bind_length = 0;
   wqe.bind_access = 0;
   wqe.bind_lkey = 0;
   wqe.remote = 0;
-  if (context.free != 0) return true;
+  if (is_free) return true;
+  const std::uint32_t bytes = wqe.change.entries * kMlx5UnitBytes;
+  if ((control.flags & MLX5_WQE_UMR_CTRL_FLAG_INLINE) == 0 && bytes != 0) {
+    mlx5_wqe_umr_klm_seg at;  // where the list is
+    if (!reader.take(at) || be32toh(at.mkey) == kMlx5InlineKey) return false;
+    wqe.list[wqe.change.pieces++] = {be64toh(at.address), bytes, be32toh(at.mkey)};
+    return true;
+  }
+  // A window's tells of more than there is.
+  reader.pieces(bytes <= reader.left() ? bytes : 0, [&](const std::byte* at, std::uint32_t length) {
+    if (length > 0)
+      wqe.list[wqe.change.pieces++] = {reinterpret_cast<std::uint64_t>(at), length, kMlx5InlineKey};
+  });
   mlx5_wqe_umr_klm_seg part;
-  if (!reader.take(part)) return false;
-  wqe.bind_length = be64toh(context.len);
+  if (!reader.take(part)) return true;
+  wqe.bind_length = wqe.change.length;
   wqe.remote = be64toh(part.address);
   wqe.bind_lkey = be32toh(part.mkey);
   const auto allow = [&](unsigned flag, unsigned right) {
@@ -396,9 +426,9 @@ Mlx5Request parse_send(const Mlx5Ring& ring, std::uint16_t position, std::uint32
 
   RequestReader reader(ring, first, units * kMlx5UnitBytes);
   reader.skip(sizeof control);
-  if (wqe.opcode == IBV_WR_BIND_MW) {
+  if (wqe.opcode == kChangeKey) {
     wqe.addressed = true;
-    return take_binding(reader, be32toh(control.imm), wqe) ? out : refuse(Mlx5Fault::length);
+    return take_change(reader, be32toh(control.imm), wqe) ? out : refuse(Mlx5Fault::length);
   }
   if (kind == QpKind::xrc_ini) {
     struct {

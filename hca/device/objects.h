@@ -217,6 +217,22 @@ struct AtomicMasks {
   std::uint8_t bytes;  // 4 or 8; 0: the atomic operation is not masked
 };
 
+// What an mlx5's work request (UMR) changes of an indirect key, apart from its list.
+struct KeyChange {
+  std::uint64_t mask;  // MLX5_WQE_UMR_CTRL_MKEY_MASK_*: which of the others count
+  std::uint64_t start, length;
+  std::uint32_t key;      // that it is of
+  std::uint32_t qpn;      // 24 bits
+  std::uint16_t entries;  // of the list that the request brings
+  std::uint16_t first;    // the entry that they begin at
+  std::uint8_t pieces;    // SendWqe::list
+  std::uint8_t tag;       // the key's low byte from now on
+  std::uint8_t flags;     // MLX5_WQE_UMR_CTRL_FLAG_*
+  std::uint8_t access;    // MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_*
+  bool free;              // it is not valid afterwards
+  bool signs;             // it would have signatures
+};
+
 // One work request of a send queue, whichever call built it.
 struct SendWqe {
   std::uint64_t wr_id;
@@ -255,6 +271,10 @@ struct SendWqe {
   union {
     ibv_sge sge[kMaxSge];
     std::uint8_t data[kMaxInline];
+    struct {  // kChangeKey
+      KeyChange change;
+      ibv_sge list[2];  // where the entries are, in change.pieces pieces
+    };
   };
   AtomicMasks masks;
 };

@@ -15,6 +15,7 @@
 #include "hca/live/faulty_data_path.h"
 #include "hca/live/firmware.h"
 #include "hca/live/idle_polls.h"
+#include "hca/live/indirect_keys.h"
 #include "hca/live/mlx5_queues.h"
 #include "hca/live/object_verbs.h"
 #include "hca/live/shared_copies.h"
@@ -28,6 +29,8 @@ class LiveEngine {
   static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
   [[nodiscard]] Mlx5Queues& mlx5_queues() noexcept { return mlx5_queues_; }
   [[nodiscard]] LiveEvents& events() noexcept { return events_; }
+  [[nodiscard]] IndirectKeys& indirect_keys() noexcept { return indirect_keys_; }
+  [[nodiscard]] LiveRegions& regions() noexcept { return regions_; }
   [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
   ~LiveEngine() { stop(); }
   // The engine ends with its last context.
@@ -47,10 +50,11 @@ class LiveEngine {
   Memory memory_{*fabric_};
   LocalObjects local_;
   IdlePolls idle_polls_;
-  LiveParts parts_{
-      *fabric_,     local_,    memory_,      idle_polls_, shared_copies_, events_,  hazards_,
-      completions_, receives_, regions_,     windows_,    multicast_,     numbers_, direct_writes_,
-      executor_,    faults_,   send_queues_, xrc_,        queue_pairs_,   srqs_,    mlx5_queues_};
+  LiveParts parts_{*fabric_,  local_,         memory_,      idle_polls_, shared_copies_,
+                   events_,   hazards_,       completions_, receives_,   regions_,
+                   windows_,  indirect_keys_, multicast_,   numbers_,    direct_writes_,
+                   executor_, faults_,        send_queues_, xrc_,        queue_pairs_,
+                   srqs_,     mlx5_queues_};
   SharedCopies shared_copies_{parts_};
   LiveEvents events_{parts_};
   Hazards hazards_{parts_};
@@ -58,6 +62,7 @@ class LiveEngine {
   LiveReceives receives_{parts_};
   LiveRegions regions_{parts_};
   LiveWindows windows_{parts_};
+  IndirectKeys indirect_keys_{parts_};
   LiveMulticast multicast_{parts_};
   QpNumbers numbers_{parts_};
   DirectWrites direct_writes_{parts_};

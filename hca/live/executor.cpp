@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 
 #include "hca/device/copy_in_order.h"
@@ -203,6 +205,7 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
     const Access found = judge(target, memory.find(wqe.rkey, target.pd, wqe.remote, local.length,
                                                    right, place, target.number));
     if (found == Access::unreachable) return Step::no_answer;
+    if (found == Access::indirect) return run_rdma_indirect(qp, wqe, target, local);
     if (found != Access::ok) return remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
   }
   TakenReceive receive;
@@ -237,21 +240,61 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
     address += part.length;
   }
   if (!reads && place.direct != nullptr) direct_writes.remember(qp, target, place);
-  if (takes) {
-    Completion entry{};
-    entry.wr_id = receive.wr_id;
-    entry.qpn = target.number;
-    entry.src_qp = qp.number;
-    entry.byte_len = static_cast<std::uint32_t>(local.length);
-    entry.imm = wqe.imm;
-    entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
-    entry.flags = IBV_WC_WITH_IMM;
-    deliver(qp, wqe, target, receive, entry);
-  }
+  if (takes) deliver_imm(qp, wqe, target, receive, local.length);
   return Step::done;
 }
 
-Attempt Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local) noexcept {
+void Executor::deliver_imm(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
+                           const TakenReceive& receive, std::uint64_t length) noexcept {
+  Completion entry{};
+  entry.wr_id = receive.wr_id;
+  entry.qpn = target.number;
+  entry.src_qp = qp.number;
+  entry.byte_len = static_cast<std::uint32_t>(length);
+  entry.imm = wqe.imm;
+  entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
+  entry.flags = IBV_WC_WITH_IMM;
+  deliver(qp, wqe, target, receive, entry);
+}
+
+Attempt Executor::run_rdma_indirect(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                                    const Segments& local) noexcept {
+  const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
+  const unsigned right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  IndirectKeys::Part at{wqe.rkey, wqe.remote, 0, right};
+  TakenReceive receive;
+  const bool takes = has_imm(wqe.opcode);
+  if (takes) {
+    const Attempt taken = take(qp, target, receive);
+    if (taken.step != Step::done || taken.status != IBV_WC_SUCCESS) return taken;
+  }
+  for (std::uint32_t i = 0; i < local.count; ++i) {
+    const Segment& part = local.part[i];
+    if (part.length == 0) continue;
+    at.length = part.length;
+    const bool dropped = reads && memory.are_zeros(part.data);
+    const auto use = dropped ? IndirectKeys::Use::check_read
+                     : reads ? IndirectKeys::Use::read
+                             : IndirectKeys::Use::write;
+    const Access moved =
+        judge(target, indirect_keys.move(qp, target.number, target.pd, at, use, part.data));
+    if (moved != Access::ok) {
+      if (takes && moved != Access::unreachable) {
+        deliver(qp, wqe, target, receive,
+                flushed_receive(receive.wr_id, target.number, IBV_WC_RECV_RDMA_WITH_IMM));
+      }
+      qp.record->taken.store(0, std::memory_order_release);
+      if (moved == Access::unreachable) return Step::no_answer;
+      return remote_failure(target, moved, IBV_EVENT_QP_ACCESS_ERR);
+    }
+    at.address += part.length;
+  }
+  if (takes) deliver_imm(qp, wqe, target, receive, local.length);
+  return Step::done;
+}
+
+Attempt Executor::run_atomic(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                             Segments& local) noexcept {
   constexpr std::uint8_t kWhole = 8;
   AtomicOperation operation{wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add, wqe.swap,
                             wqe.masks};
@@ -266,6 +309,11 @@ Attempt Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments
   Place place;
   Access access = memory.find(wqe.rkey, target.pd, wqe.remote, bytes, IBV_ACCESS_REMOTE_ATOMIC,
                               place, target.number);
+  if (access == Access::indirect) {
+    access = indirect_keys.find_word(
+        qp, target.number, target.pd,
+        {wqe.rkey, wqe.remote, bytes, unsigned{IBV_ACCESS_REMOTE_ATOMIC}}, place);
+  }
   std::uint64_t old = 0;
   if (access == Access::ok && place.direct != nullptr &&
       (reinterpret_cast<std::uintptr_t>(place.direct) & (bytes - 1)) != 0) {
@@ -298,7 +346,10 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
     if (const Access found =
             memory.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);
         found != Access::ok) {
-      return found;
+      if (found != Access::indirect) return found;
+      const Access moved = scatter_indirect(qp, number, receive.pd, sge, room, data, part, used);
+      if (moved != Access::ok) return moved;
+      place.null = true;  // what is left is to count
     }
     left -= room;
     while (room > 0) {
@@ -322,12 +373,30 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
   return Access::ok;
 }
 
+Access Executor::scatter_indirect(Qp& qp, std::uint32_t number, std::uint32_t pd,
+                                  const ReceiveSge& sge, std::uint64_t room, const Segments& data,
+                                  std::uint32_t part, std::uint64_t used) noexcept {
+  IndirectKeys::Part to{sge.key, sge.address, 0, unsigned{IBV_ACCESS_LOCAL_WRITE}};
+  for (; room > 0; ++part, used = 0) {
+    const Segment& from = data.part[part];
+    to.length = std::min(room, from.length - used);
+    if (to.length == 0) continue;
+    const Access moved =
+        indirect_keys.move(qp, number, pd, to, IndirectKeys::Use::write, from.data + used);
+    if (moved != Access::ok) return moved;
+    to.address += to.length;
+    room -= to.length;
+  }
+  return Access::ok;
+}
+
 Attempt Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
                            Segments& local) noexcept {
   const bool datagram = qp.kind == QpKind::ud;
   if (datagram && target.record->qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
   const bool invalidates = wqe.opcode == IBV_WR_SEND_WITH_INV;
-  if (invalidates && !windows.may_invalidate(wqe.imm, target)) {
+  if (invalidates && !windows.may_invalidate(wqe.imm, target) &&
+      !indirect_keys.may_invalidate(wqe.imm, target)) {
     return remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
   }
   std::optional<InOrder> in_order;
@@ -376,7 +445,8 @@ Attempt Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
     entry.status = IBV_WC_LOC_PROT_ERR;
     status = IBV_WC_REM_OP_ERR;
   } else if (invalidates) {
-    // Only this connection may use the window, and its requests are in order: nobody uses it now.
+    // Only this connection may use a window, and its requests are in order: nobody uses it now.
+    // Who uses an indirect key sees that it ends; its owner waits before it is changed.
     std::uint32_t bound = wqe.imm;
     fabric.mr(bound >> 8).key.compare_exchange_strong(bound, 0);
     entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_WITH_INV);
@@ -424,7 +494,7 @@ inline Attempt Executor::run(Qp& qp, SendWqe& wqe, Segments& local) noexcept {
   } else if (is_send(wqe.opcode)) {
     attempt = run_send(qp, wqe, target, local);
   } else if (is_atomic(wqe.opcode)) {
-    attempt = run_atomic(wqe, target, local);
+    attempt = run_atomic(qp, wqe, target, local);
   } else {
     attempt = run_rdma(qp, wqe, target, local);
   }
@@ -446,17 +516,7 @@ Attempt Executor::refuse(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexc
   return status;
 }
 
-Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
-  if (is_local(wqe.opcode)) {
-    if (wqe.opcode == kNop) return Step::done;
-    if (wqe.opcode == kMalformed) return IBV_WC_LOC_QP_OP_ERR;
-    return wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
-  }
-  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
-  Segments local;
-  const ibv_wc_status found =
-      gather(qp, wqe, is_fetch(wqe.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
-  if (found != IBV_WC_SUCCESS) return found;
+inline Attempt Executor::carry_out(Qp& qp, SendWqe& wqe, Segments& local) noexcept {
   if (!wqe.is_inline) wqe.length = static_cast<std::uint32_t>(local.length);
   if (qp.kind == QpKind::ud && wqe.length > kMtu) return IBV_WC_LOC_LEN_ERR;
   if (is_send(wqe.opcode)) wqe.rkey = 0;
@@ -480,6 +540,86 @@ Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
   // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.
   if (is_unacknowledged(qp.kind)) attempt = Step::done;
   if (attempt.step == Step::done && attempt.status == IBV_WC_SUCCESS) count(qp, wqe, local.length);
+  return attempt;
+}
+
+Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
+  if (is_local(wqe.opcode)) {
+    if (wqe.opcode == kNop) return Step::done;
+    if (wqe.opcode == kMalformed) return IBV_WC_LOC_QP_OP_ERR;
+    if (wqe.opcode == kChangeKey) {
+      return indirect_keys.is_own(wqe.change.key) ? indirect_keys.change(qp, wqe)
+                                                  : windows.bind(qp, wqe);
+    }
+    if (wqe.opcode == IBV_WR_BIND_MW) return windows.bind(qp, wqe);
+    return indirect_keys.is_own(wqe.imm) ? indirect_keys.invalidate(qp, wqe.imm)
+                                         : windows.invalidate(qp, wqe);
+  }
+  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
+  Segments local;
+  const ibv_wc_status found =
+      gather(qp, wqe, is_fetch(wqe.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
+  if (found != IBV_WC_SUCCESS) {
+    return found == IBV_WC_LOC_PROT_ERR && names_indirect(wqe) ? execute_indirect(qp, wqe) : found;
+  }
+  return carry_out(qp, wqe, local);
+}
+
+bool Executor::names_indirect(const SendWqe& wqe) const noexcept {
+  return !wqe.is_inline && std::any_of(wqe.sge, wqe.sge + wqe.num_sge, [this](const ibv_sge& sge) {
+    return sge.length != 0 && sge.lkey != kMlx5InlineKey && indirect_keys.is_own(sge.lkey);
+  });
+}
+
+bool Executor::move_pieces(Qp& qp, const SendWqe& wqe, IndirectKeys::Use use,
+                           std::uint8_t* bytes) noexcept {
+  const bool writes = use == IndirectKeys::Use::write || use == IndirectKeys::Use::check_write;
+  const unsigned rights = writes ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+  const std::uint32_t pd = qp.record->pd;
+  bool moved = true;
+  for (std::uint32_t i = 0; moved && i < wqe.num_sge; ++i) {
+    const ibv_sge& sge = wqe.sge[i];
+    if (sge.length == 0) continue;
+    if (sge.lkey != kMlx5InlineKey && indirect_keys.is_own(sge.lkey)) {
+      moved = indirect_keys.move(qp, 0, pd, {sge.lkey, sge.addr, sge.length, rights}, use, bytes) ==
+              Access::ok;
+    } else {
+      Segments piece;
+      SendWqe one;
+      one.num_sge = 1;
+      one.sge[0] = sge;
+      moved = gather_regions(qp, one, rights, piece) == IBV_WC_SUCCESS;
+      if (moved && use == IndirectKeys::Use::read) {
+        std::memcpy(bytes, piece.part[0].data, sge.length);
+      } else if (moved && use == IndirectKeys::Use::write &&
+                 !memory.are_zeros(piece.part[0].data)) {
+        copy_in_order(piece.part[0].data, bytes, sge.length);
+      }
+    }
+    bytes += sge.length;
+  }
+  qp.hazard->store(0, std::memory_order_release);
+  return moved;
+}
+
+Attempt Executor::execute_indirect(Qp& qp, SendWqe& wqe) noexcept {
+  std::uint64_t length = 0;
+  for (std::uint32_t i = 0; i < wqe.num_sge; ++i) length += wqe.sge[i].length;
+  if (length > kMaxMessage) return IBV_WC_LOC_LEN_ERR;
+  const std::unique_ptr<std::uint8_t[]> bytes(new (std::nothrow) std::uint8_t[length]);
+  if (bytes == nullptr) return IBV_WC_LOC_QP_OP_ERR;
+  const bool fetches = is_fetch(wqe.opcode);
+  using Use = IndirectKeys::Use;
+  if (!move_pieces(qp, wqe, fetches ? Use::check_write : Use::read, bytes.get())) {
+    return IBV_WC_LOC_PROT_ERR;
+  }
+  Segments local;
+  local.add(bytes.get(), length);
+  const Attempt attempt = carry_out(qp, wqe, local);
+  if (fetches && attempt.step == Step::done && attempt.status == IBV_WC_SUCCESS &&
+      !move_pieces(qp, wqe, Use::write, bytes.get())) {
+    return IBV_WC_LOC_PROT_ERR;
+  }
   return attempt;
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "hca/device/rules.h"
+#include "hca/live/indirect_keys.h"
 #include "hca/live/multicast.h"
 #include "hca/live/windows.h"
 
@@ -46,6 +47,15 @@ class Executor : LiveParts {
       length += n;
     }
   };
+  // One whose bytes are `local`, to its end.
+  [[nodiscard, gnu::always_inline]] Attempt carry_out(Qp& qp, SendWqe& wqe,
+                                                      Segments& local) noexcept;
+  // The same of one with pieces of indirect keys among its own: they go through memory of ours.
+  [[nodiscard, gnu::noinline]] Attempt execute_indirect(Qp& qp, SendWqe& wqe) noexcept;
+  [[nodiscard]] bool names_indirect(const SendWqe& wqe) const noexcept;
+  // Moves the bytes of the request between its pieces and `bytes`, or checks that it might.
+  [[nodiscard]] bool move_pieces(Qp& qp, const SendWqe& wqe, IndirectKeys::Use use,
+                                 std::uint8_t* bytes) noexcept;
   // One that goes to a peer, as far as its answer.
   [[nodiscard, gnu::always_inline]] Attempt run(Qp& qp, SendWqe& wqe, Segments& local) noexcept;
   [[nodiscard, gnu::always_inline]] RequestTarget find_target(Qp& qp, const SendWqe& wqe) noexcept;
@@ -63,13 +73,25 @@ class Executor : LiveParts {
   [[nodiscard, gnu::always_inline]] Attempt run_rdma(Qp& qp, SendWqe& wqe,
                                                      const RequestTarget& target,
                                                      Segments& local) noexcept;
-  [[nodiscard]] Attempt run_atomic(SendWqe& wqe, const RequestTarget& target,
+  // Of an indirect key of the target's.
+  [[nodiscard, gnu::noinline]] Attempt run_rdma_indirect(Qp& qp, SendWqe& wqe,
+                                                         const RequestTarget& target,
+                                                         const Segments& local) noexcept;
+  void deliver_imm(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
+                   const TakenReceive& receive, std::uint64_t length) noexcept;
+  [[nodiscard]] Attempt run_atomic(Qp& qp, SendWqe& wqe, const RequestTarget& target,
                                    Segments& local) noexcept;
   [[nodiscard]] Attempt run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
                                  Segments& local) noexcept;
   void send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) noexcept;
   [[nodiscard]] Access scatter(Qp& qp, std::uint32_t number, const TakenReceive& receive,
                                const Segments& data) noexcept;
+  // Fills `room` bytes of a receive's piece with `data`, from byte `used` of its part `part` on.
+  [[nodiscard, gnu::noinline]] Access scatter_indirect(Qp& qp, std::uint32_t number,
+                                                       std::uint32_t pd, const ReceiveSge& sge,
+                                                       std::uint64_t room, const Segments& data,
+                                                       std::uint32_t part,
+                                                       std::uint64_t used) noexcept;
   [[nodiscard]] ibv_wc_status remote_failure(const RequestTarget& target, Access access,
                                              ibv_event_type event) noexcept;
   // What kept a request from the target's memory, which goes when its owner dies: then nobody

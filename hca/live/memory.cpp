@@ -131,7 +131,7 @@ Memory::~Memory() {
 
 std::uint32_t Memory::reserve_record() noexcept {
   const std::uint32_t index = fabric_.find_free(&Tables::mr, kMaxMrs, fabric_.header().mr_high,
-                                                1 + slot_of(fabric_.me()) * 64, 1);
+                                                kFirstMr + slot_of(fabric_.me()) * 64, kFirstMr);
   if (index != kNone) fabric_.mr(index).owner.store(fabric_.me(), std::memory_order_release);
   return index;
 }
@@ -170,8 +170,7 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
     View& view = views_[index];
     const std::uint64_t of = name(key, record);
     if (view.of.load(std::memory_order_acquire) != of) {
-      if (static_cast<MrKind>(record.kind) == MrKind::null) return find_null(number, place);
-      if (!shared) return Access::bad_key;
+      if (!shared) return find_other(record, number, place);
       if (const Access made = make_view(view, key, record); made != Access::ok) return made;
     }
     const std::uint64_t direct = view.direct.load(std::memory_order_relaxed);
@@ -198,14 +197,16 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
     return Access::ok;
   }
   if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
-  if (static_cast<MrKind>(record.kind) == MrKind::null) return find_null(number, place);
+  if (static_cast<MrKind>(record.kind) >= MrKind::null) return find_other(record, number, place);
   place.direct = nullptr;
   return reach(place.owner, place.pid) ? Access::ok : Access::unreachable;
 }
 
-// Only local keys name one: a request of another queue pair does not.
-Access Memory::find_null(std::uint32_t number, Place& place) const noexcept {
-  if (number != 0) return Access::bad_key;
+Access Memory::find_other(const MrRecord& record, std::uint32_t number,
+                          Place& place) const noexcept {
+  if (static_cast<MrKind>(record.kind) == MrKind::list) return Access::indirect;
+  // Only local keys name a null region: a request of another queue pair does not.
+  if (static_cast<MrKind>(record.kind) != MrKind::null || number != 0) return Access::bad_key;
   place.null = true;
   place.direct = zeros_.load(std::memory_order_relaxed);
   return Access::ok;
@@ -443,6 +444,31 @@ Access Memory::read(std::uint8_t* to, const Place& from, std::uint64_t length) n
     return Access::ok;
   }
   return explain(move_bytes(false, from.pid, to, from.remote, length), from.pid);
+}
+
+Access Memory::move(bool out, std::uint32_t pid, std::uint8_t* local,
+                    std::span<iovec> there) noexcept {
+  while (!there.empty()) {
+    if (there.front().iov_len == 0) {
+      there = there.subspan(1);
+      continue;
+    }
+    std::uint64_t bytes = 0;
+    for (const iovec& piece : there) bytes += piece.iov_len;
+    const ssize_t n = transfer(out, pid, {local, bytes}, there);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return explain(n < 0 ? errno : EFAULT, pid);
+    local += n;
+    for (auto left = static_cast<std::uint64_t>(n); left > 0;) {
+      iovec& piece = there.front();
+      const std::uint64_t done = std::min<std::uint64_t>(piece.iov_len, left);
+      piece.iov_base = static_cast<std::uint8_t*>(piece.iov_base) + done;
+      piece.iov_len -= done;
+      left -= done;
+      if (piece.iov_len == 0) there = there.subspan(1);
+    }
+  }
+  return Access::ok;
 }
 
 namespace {

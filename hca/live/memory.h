@@ -13,18 +13,31 @@
 // sees the rest.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "hca/live/fabric.h"
 
 namespace turnout::hca {
 
-// Results of an access, in the order of their severity.
-enum class Access : std::uint8_t { ok, bad_key, bad_pd, bad_bounds, denied, unreachable, failed };
+// Results of an access. indirect: the key allows it, and stands for pieces of other keys
+// (live/indirect_keys.h).
+enum class Access : std::uint8_t {
+  ok,
+  bad_key,
+  bad_pd,
+  bad_bounds,
+  denied,
+  unreachable,
+  failed,
+  indirect
+};
 
 // An atomic operation on a word of 4 or 8 bytes.
 struct AtomicOperation {
@@ -113,6 +126,10 @@ class Memory {
   [[nodiscard]] Access write(const Place& to, const std::uint8_t* from,
                              std::uint64_t length) noexcept;
   [[nodiscard]] Access read(std::uint8_t* to, const Place& from, std::uint64_t length) noexcept;
+  // The same between `local` and several places of one process that are not direct, in their order.
+  // `there` is used up.
+  [[nodiscard]] static Access move(bool out, std::uint32_t pid, std::uint8_t* local,
+                                   std::span<iovec> there) noexcept;
   // On an aligned address; `old` gets the former value.
   [[nodiscard]] Access atomic(const Place& at, const AtomicOperation& operation,
                               std::uint64_t& old) noexcept;
@@ -145,7 +162,9 @@ class Memory {
     std::uint8_t* address = nullptr;  // null: entry free
     std::uint32_t users = 0;
   };
-  [[nodiscard]] Access find_null(std::uint32_t number, Place& place) const noexcept;
+  // Of a region that has no memory of its own.
+  [[nodiscard]] Access find_other(const MrRecord& record, std::uint32_t number,
+                                  Place& place) const noexcept;
   [[nodiscard]] Access make_view(View& view, std::uint32_t key, MrRecord& record) noexcept;
   [[nodiscard]] std::uint8_t* map(MrRecord& record, std::uint64_t length, std::uint32_t key,
                                   std::uint32_t& mapping, Access& why) noexcept;

@@ -23,6 +23,7 @@ struct LiveParts {
   class LiveReceives& receives;
   class LiveRegions& regions;
   class LiveWindows& windows;
+  class IndirectKeys& indirect_keys;
   class LiveMulticast& multicast;
   class QpNumbers& numbers;
   class DirectWrites& direct_writes;

@@ -22,8 +22,9 @@ bool valid_range(const void* address, std::uint64_t length) noexcept {
   return length <= kMaxMrBytes && length <= UINT64_MAX - reinterpret_cast<std::uint64_t>(address);
 }
 
-bool is_null(const MrRecord& record) noexcept {
-  return static_cast<MrKind>(record.kind) == MrKind::null;
+// It has no memory of its own: a null region, or an indirect key.
+bool has_no_memory(const MrRecord& record) noexcept {
+  return static_cast<MrKind>(record.kind) >= MrKind::null;
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ void LiveRegions::set_backing(MrRecord& record, const Backing& backing) noexcept
 }
 
 Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                         unsigned access, const Backing& backing) {
+                         unsigned access, const Backing& backing, std::optional<std::uint8_t> tag) {
   auto mr = std::make_unique<Mr>();
   std::uint32_t key = 0;
   {
@@ -59,7 +60,7 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
     }
     MrRecord& r = fabric.mr(index);
     r.window = static_cast<std::uint32_t>(WindowKind::none);
-    r.generation = (r.generation + 1) & 0xff;
+    r.generation = tag ? *tag : (r.generation + 1) & 0xff;
     r.pd = pd.number;
     r.access = access & 0xffff;
     r.iova = iova;
@@ -78,7 +79,7 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
 }
 
 Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                     unsigned access) {
+                     unsigned access, std::optional<std::uint8_t> tag) {
   if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   // All of the address space, whatever will be mapped in it: implicit on-demand paging.
   const bool implicit =
@@ -87,7 +88,8 @@ Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t 
   // With on-demand paging it is the addresses that are registered, whatever they show later.
   const bool on_demand = (access & IBV_ACCESS_ON_DEMAND) != 0;
   return publish(pd, address, length, iova, access,
-                 back(address, on_demand ? SharedPages{} : find_shared_pages(address, length)));
+                 back(address, on_demand ? SharedPages{} : find_shared_pages(address, length)),
+                 tag);
 }
 
 Mr* LiveRegions::add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
@@ -122,7 +124,7 @@ Mr* LiveRegions::import(Pd& pd, std::uint32_t handle) {
   if (handle == 0 || handle >= kMaxMrs) return failed(EINVAL);
   const MrRecord& r = fabric.mr(handle);
   const std::uint32_t key = r.key.load(std::memory_order_acquire);
-  if (key == 0 || r.window != 0 || is_null(r) || r.pd != pd.number) return failed(EINVAL);
+  if (key == 0 || r.window != 0 || has_no_memory(r) || r.pd != pd.number) return failed(EINVAL);
   auto mr = std::make_unique<Mr>();
   begin_region(*mr, pd, nullptr, r.length, handle, key);  // its address means nothing elsewhere
   mr->fd = -1;
@@ -154,7 +156,7 @@ int LiveRegions::remove(Mr& mr) {
 int LiveRegions::change(Mr& mr, const Reregistration& change) {
   if (const int error = refuse_child(mr.verbs.context); error != 0) return error;
   MrRecord& r = fabric.mr(mr.index);
-  if (is_null(r)) return EINVAL;
+  if (has_no_memory(r)) return EINVAL;
   // A file registered as one has no address that could be another one. Nor has another process's.
   const bool addressed = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::process
                                      : mr.verbs.addr != nullptr || mr.fd < 0;
@@ -215,7 +217,7 @@ int LiveRegions::prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) 
       return EINVAL;
   }
   const MrRecord& r = fabric.mr(part.lkey >> 8);
-  if (is_null(r) || r.owner.load(std::memory_order_relaxed) != fabric.me()) return EINVAL;
+  if (has_no_memory(r) || r.owner.load(std::memory_order_relaxed) != fabric.me()) return EINVAL;
   if (!faults || part.length == 0) return 0;
   const auto start = reinterpret_cast<std::uintptr_t>(place.direct) / kPage * kPage;
   const auto end = reinterpret_cast<std::uintptr_t>(place.direct) + part.length;

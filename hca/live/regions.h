@@ -5,6 +5,8 @@
 // value. Any thread.
 #pragma once
 
+#include <optional>
+
 #include "hca/device/object_verbs.h"
 #include "hca/live/hazards.h"
 #include "hca/live/memory.h"
@@ -16,8 +18,9 @@ class LiveRegions : LiveParts {
  public:
   explicit LiveRegions(const LiveParts& parts) : LiveParts(parts) {}
 
+  // tag: the low byte of its keys; none: another one than it had.
   [[nodiscard]] Mr* add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                        unsigned access);
+                        unsigned access, std::optional<std::uint8_t> tag = {});
   [[nodiscard]] Mr* add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
                              int fd, unsigned access);
   // All addresses, as a local key only: reads give zeros, writes leave no trace.
@@ -42,7 +45,8 @@ class LiveRegions : LiveParts {
   static void set_backing(MrRecord& record, const Backing& backing) noexcept;
   // Takes the backing's descriptor over. address: null of a file that was registered as one.
   [[nodiscard]] Mr* publish(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                            unsigned access, const Backing& backing);
+                            unsigned access, const Backing& backing,
+                            std::optional<std::uint8_t> tag = {});
 
   SharedFiles files_;
 };

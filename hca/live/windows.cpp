@@ -33,6 +33,7 @@ Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
     MrRecord& r = fabric.mr(index);
     r.window =
         static_cast<std::uint32_t>(type == IBV_MW_TYPE_1 ? WindowKind::type_1 : WindowKind::type_2);
+    r.kind = static_cast<std::uint32_t>(MrKind::process) & 0xf;
     r.generation = (r.generation + 1) & 0xff;
     r.pd = pd.number;
     r.access = 0;
@@ -83,6 +84,7 @@ ibv_wc_status LiveWindows::bind(const Qp& qp, const SendWqe& wqe) noexcept {
     if (region == 0 || region >= kMaxMrs) return IBV_WC_MW_BIND_ERR;
     const MrRecord& of = fabric.mr(region);
     if (of.owner.load(std::memory_order_relaxed) != fabric.me() || of.window != 0 ||
+        static_cast<MrKind>(of.kind) == MrKind::list ||
         of.key.load(std::memory_order_acquire) != wqe.bind_lkey || of.pd != r.pd ||
         (of.access & IBV_ACCESS_MW_BIND) == 0 || !may_allow(wqe.bind_access, of.access) ||
         !covers(of.iova, of.length, wqe.remote, wqe.bind_length)) {

@@ -42,10 +42,11 @@ void tell_general(prm::Out out) {
   set(cap::kLogMessage, kLogMessage);
   set(cap::kCqeVersion, 1);
   set(cap::kCompactAddress, 1);
-  // Keys of several regions, and their change by work requests, are not there.
-  for (const prm::Field f : {cap::kNoUmrEntitySize, cap::kNoUmrAtomic, cap::kNoUmrIndirect}) {
-    set(f, 1);
-  }
+  set(cap::kMaxIndirection, kMaxIndirection);
+  set(cap::kFixedLists, 1);
+  set(cap::kLogKeyEntries, log_of(kMaxKeyEntries));
+  // Work requests change all of a key of several regions but how long its entries are.
+  set(cap::kNoUmrEntitySize, 1);
   for (const prm::Field f : {cap::kDct, cap::kAtomic, cap::kCqOverrun, cap::kCqResize,
                              cap::kBlocksLoopback, cap::kUd, cap::kUc, cap::kRc, cap::kPages4k}) {
     set(f, 1);

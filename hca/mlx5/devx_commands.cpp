@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Commands of DevX but those of queues: the ioctl's side, memory, events.
+// Commands of DevX but those of queues and keys: the ioctl's side, memory, events.
 #include "hca/mlx5/devx_commands.h"
 
 #include <rdma/mlx5_user_ioctl_cmds.h>
@@ -298,8 +298,6 @@ int DevxCommands::create(IoctlCommand& command) {
       error != 0) {
     return error;
   }
-  // Keys of several regions: not there, and not refused by a firmware that has them.
-  if (box.opcode() == Opcode::create_mkey) return EOPNOTSUPP;
   auto object = std::make_unique<Object>();
   const Refusal refusal = execute_create(box.opcode(), box.in(), box.out(), *object);
   if (refusal.refused()) {
@@ -443,6 +441,8 @@ int DevxCommands::end(Object& object) {
   if (object.cq != nullptr) error = queues_.end(*object.cq);
   if (object.srq != nullptr) error = queues_.end(*object.srq);
   if (object.qp != nullptr) error = queues_.end(*object.qp);
+  if (object.key != nullptr) error = objects_.engine->indirect_keys().destroy(*object.key);
+  if (object.region != nullptr) error = objects_.engine->regions().remove(*object.region);
   if (object.made_by == Opcode::create_general_object && object.number != 0) {
     (void)objects_.verbs().release_number(object.number);  // EINVAL: it is a hint
   }

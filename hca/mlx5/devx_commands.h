@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // DevxCommands: the commands of one command file that go to the firmware (DevX): queries,
-// memory and queues of a program that speaks to the device itself, and their events.
+// memory, memory keys and queues of a program that speaks to the device itself, and their events.
 //
 // A command is a mailbox (prm.h) within an ioctl(2). What is wrong with the ioctl is an errno
 // value, as the kernel's; what the firmware refuses is answered with its status, and EREMOTEIO.
@@ -66,6 +66,8 @@ class DevxCommands {
     std::unique_ptr<CqObject> cq;
     std::unique_ptr<SrqObject> srq;
     std::unique_ptr<QpObject> qp;
+    std::unique_ptr<IndirectKey> key;
+    Mr* region = nullptr;
     std::vector<Umem*> memory;  // that it lies in
     Channel* channel = nullptr;
     std::mutex mutex;  // guards what is below
@@ -99,6 +101,9 @@ class DevxCommands {
   Refusal create_qp(prm::In in, Object& object);
   Refusal create_rmp(prm::In in, Object& object);
   Refusal create_dct(prm::In in, Object& object);
+  Refusal create_key(prm::In in, Object& object);
+  Refusal create_list_key(prm::In in, Pd& pd, bool fixed, Object& object);
+  Refusal create_page_key(prm::In in, Pd& pd, Object& object);
   Refusal create_general_object(prm::In in, Object& object);
   Refusal modify_qp(QpObject& pair, prm::Opcode opcode, prm::In in);
   Refusal query_qp(const QpObject& pair, prm::Out out);

@@ -227,6 +227,9 @@ DevxCommands::Refusal DevxCommands::execute_create(Opcode opcode, prm::In in, pr
     case Opcode::create_dct:
       refusal = create_dct(in, object);
       break;
+    case Opcode::create_mkey:
+      refusal = create_key(in, object);
+      break;
     case Opcode::create_general_object:
       refusal = create_general_object(in, object);
       set(out, prm::kObjectId, object.number);

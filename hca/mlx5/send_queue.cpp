@@ -33,7 +33,7 @@ void Mlx5SendQueue::run() noexcept {
       wqe.opcode = kMalformed;
     }
     taken_ = static_cast<std::uint16_t>(taken_ + request.blocks);
-    if (wqe.opcode == IBV_WR_BIND_MW) wqe.bind_pd = qp_.record->pd;
+    if (wqe.opcode == kChangeKey) wqe.bind_pd = qp_.record->pd;
     if (request.addressed) {
       const ibv_ah_attr& to = request.address;
       wqe.global = to.is_global != 0;

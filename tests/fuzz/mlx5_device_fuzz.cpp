@@ -74,6 +74,7 @@ void on_bus_error(int, siginfo_t* info, void* context) {
 constexpr std::size_t kArenaBytes = 1U << 16;
 constexpr std::size_t kQueues = 0x2000;  // offset of those of the first two queue pairs
 constexpr std::uint32_t kBlocks = 16;
+constexpr std::uint32_t kListSlots = 16;  // of the first list key
 
 // Memory that commands may name, with nothing near it.
 std::uint8_t* arena() {
@@ -114,6 +115,7 @@ class Program {
     // Memory that commands of the firmware may name: all of it, and a part.
     register_umem(address(0), kArenaBytes);
     register_umem(address(kQueues), 0x1000);
+    make_list_key();
   }
   ~Program() {
     munmap(page_, 4096);
@@ -197,8 +199,30 @@ class Program {
     ioctl.add(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, 4, reinterpret_cast<std::uint64_t>(answer_));
     control(ioctl, MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG);
   }
+  [[nodiscard]] static std::uint32_t get_slots(prm::In key) {
+    return prm::get(key, prm::mkey::kTranslations) % 4;
+  }
+  // An entry of a list: any bytes, but a key and an address that there are. A block that repeats
+  // does not so without end: the bytes of a message are what takes time here.
+  void fill_entry(std::uint8_t* at) const {
+    const std::uint8_t shape = at[7];
+    if ((shape & 3) == 3) {
+      const std::uint32_t head = __builtin_bswap32(0x400);
+      std::memcpy(at + 4, &head, sizeof head);
+      at[8] = at[9] = at[0] = at[1] = 0;
+      return;
+    }
+    const bool nested = (shape & 0x40) != 0;
+    const auto key = __builtin_bswap32(nested ? list_key_ : key_);
+    const std::uint64_t to = nested ? at[15] : address(at[15] * std::size_t{128});
+    const std::uint64_t big = __builtin_bswap64(to);
+    at[0] = 0;
+    std::memcpy(at + 4, &key, sizeof key);
+    std::memcpy(at + 8, &big, sizeof big);
+  }
   // A command of the firmware: any bytes, with numbers in it that there are.
   void firmware(Bytes& in, unsigned which) {
+    constexpr unsigned kCreateKey = 14;
     constexpr std::uint16_t kCommands[] = {0x100, 0x400, 0x500, 0x90c, 0x710, 0xa00, 0x502, 0x503,
                                            0x504, 0x505, 0x507, 0x50a, 0x50b, 0x762, 0x200, 0};
     const auto shape = in.get<std::uint8_t>();
@@ -236,6 +260,23 @@ class Program {
         prm::set(context, qp::kPage, 0);
         prm::set(context, qp::kSendCq, 0);
         prm::set(context, qp::kReceiveCq, 0);
+      } else if (which == kCreateKey) {
+        // Of a list of either kind, or of pages.
+        namespace mkey = prm::mkey;
+        const prm::Out key = prm::behind(prm::Out(box), mkey::kContext);
+        const std::uint32_t mode = 1 + (shape >> 3 & 3U) % 3;
+        const std::uint32_t slots = get_slots(key);
+        describe_list_key(box);
+        prm::set(key, mkey::kAccessMode, mode);
+        prm::set(key, mkey::kTranslations, slots);
+        prm::set(box, mkey::kEntries, slots);
+        prm::set(box, mkey::kUmem, umem);
+        prm::set64(box, mkey::kUmemOffset, 0x400);
+        prm::set(key, mkey::kFree, shape >> 7);
+        prm::set(key, mkey::kUmrEnabled, mode == mkey::kPages ? 0 : 1);
+        for (std::size_t i = 0; mkey::kBytes + (i + 1) * 16 <= box.size(); ++i) {
+          fill_entry(reinterpret_cast<std::uint8_t*>(box.data()) + mkey::kBytes + i * 16);
+        }
       } else {
         prm::set(box, prm::kNumber, numbers_[shape >> 3 & 3]);
       }
@@ -309,6 +350,31 @@ class Program {
       std::memcpy(bytes.data() + sizeof head + sizeof request, driver, driver_bytes);
     (void)calls->write(fd_, bytes.data(), bytes.size());
   }
+  // A key of several regions, free: a request makes it valid.
+  void make_list_key() {
+    std::vector<std::byte> box(prm::mkey::kBytes), out(16);
+    prm::set(box, prm::kOpcode, static_cast<std::uint32_t>(prm::Opcode::create_mkey));
+    describe_list_key(box);
+    Ioctl ioctl;
+    ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE, 0, 0);
+    ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, box.size(),
+              reinterpret_cast<std::uint64_t>(box.data()));
+    ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out.size(),
+              reinterpret_cast<std::uint64_t>(out.data()));
+    control(ioctl, MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE);
+    list_key_ = prm::get(out, prm::kNumber) << 8;
+  }
+  void describe_list_key(prm::Out box) const {
+    namespace mkey = prm::mkey;
+    const prm::Out context = prm::behind(box, mkey::kContext);
+    prm::set(context, mkey::kFree, 1);
+    prm::set(context, mkey::kUmrEnabled, 1);
+    prm::set(context, mkey::kRemoteEnd, 1);
+    prm::set(context, mkey::kAccessMode, mkey::kList);
+    prm::set(context, mkey::kQpn, mkey::kAnyQp);
+    prm::set(context, mkey::kPd, pd_);
+    prm::set(context, mkey::kTranslations, kListSlots);
+  }
   // Two queue pairs that are connected to each other: their queues lie in the first pages.
   void make_pair() {
     ib_uverbs_create_cq cq{};
@@ -342,12 +408,12 @@ class Program {
     const std::size_t which = shape & 1;
     std::uint8_t* const receives = arena() + kQueues + which * 0x1000;
     auto* const counts = reinterpret_cast<std::uint32_t*>(arena() + 0x200 + which * 8);
-    const auto key = __builtin_bswap32(key_);
+    const auto key = __builtin_bswap32(key_), list = __builtin_bswap32(list_key_);
     if ((shape & 2) != 0) {
       const std::uint32_t count = __builtin_bswap32(counts[0]);
       std::uint8_t* const at = receives + (count & 7) * 32;
       in.take(at, 32);
-      if ((shape & 4) != 0) std::memcpy(at + 4, &key, sizeof key);
+      if ((shape & 4) != 0) std::memcpy(at + 4, (shape & 8) != 0 ? &list : &key, sizeof key);
       counts[0] = __builtin_bswap32(count + 1);
       return;
     }
@@ -360,12 +426,18 @@ class Program {
     wqe[11] = 8;
     in.take(wqe + 12, bytes > 12 ? bytes - 12 : 0);
     // A key, and an address, where a segment of a pointer or of the remote side has them.
-    for (std::uint32_t i = 16; i < bytes && (shape & 4) != 0; i += 16) {
+    const bool changes = wqe[3] == 0x25 && (shape & 4) != 0;
+    if (changes) change_key(wqe, bytes);
+    if (wqe[3] == 0x01 && (shape & 4) != 0) std::memcpy(wqe + 12, &list, sizeof list);
+    for (std::uint32_t i = 16; i < bytes && (shape & 4) != 0 && !changes; i += 16) {
       if ((wqe[i] & 0x80) != 0) continue;
-      const std::uint64_t to = __builtin_bswap64(address(wqe[i + 15] * std::size_t{128}));
+      // Of a list the addresses begin at 0.
+      const bool of_list = (wqe[i + 14] & 1) != 0;
+      const std::uint64_t to =
+          __builtin_bswap64(of_list ? wqe[i + 15] : address(wqe[i + 15] * std::size_t{128}));
       const bool remote = i == 16 && wqe[3] != 0x0a && wqe[3] != 0x0b && wqe[3] != 0x01;
       std::memcpy(wqe + i + (remote ? 0 : 8), &to, sizeof to);
-      std::memcpy(wqe + i + (remote ? 8 : 4), &key, sizeof key);
+      std::memcpy(wqe + i + (remote ? 8 : 4), of_list ? &list : &key, sizeof key);
       if (!remote) wqe[i] = wqe[i + 1] = 0;
     }
     for (std::uint32_t i = 0; i < bytes; ++i) {
@@ -374,6 +446,33 @@ class Program {
     counts[1] = __builtin_bswap32(count + (bytes + 63) / 64);
     if ((shape & 8) != 0) return;  // rung later
     store(0x800, numbers_[which] << 8);
+  }
+  // A change of the list key that begins well: a mask that is known, as many entries as there are.
+  void change_key(std::uint8_t* wqe, std::uint32_t bytes) const {
+    const auto list = __builtin_bswap32(list_key_);
+    std::memcpy(wqe + 12, &list, sizeof list);
+    constexpr std::uint32_t kMask = 0x203e'6141;
+    std::uint32_t mask = 0;
+    std::memcpy(&mask, wqe + 28, sizeof mask);
+    mask &= __builtin_bswap32(kMask);
+    std::memset(wqe + 24, 0, 4);
+    std::memcpy(wqe + 28, &mask, sizeof mask);
+    wqe[20] = 0;
+    wqe[21] = bytes > 128 ? static_cast<std::uint8_t>((bytes - 128) / 16) : 0;
+    wqe[22] = 0;
+    std::memset(wqe + 68, 0xff, 3);
+    wqe[71] = 0;
+    std::memset(wqe + 76, 0, 4);
+    std::memset(wqe + 88, 0, 6);  // a length of 16 bits
+    if ((wqe[16] & 0x80) == 0) {
+      const std::uint64_t to = __builtin_bswap64(address(wqe[143] * std::size_t{128}));
+      const auto key = __builtin_bswap32(key_);
+      std::memcpy(wqe + 132, &key, sizeof key);
+      std::memcpy(wqe + 136, &to, sizeof to);
+      wqe[21] = wqe[142] % (kListSlots + 2);
+      return;
+    }
+    for (std::uint32_t i = 128; i + 16 <= bytes; i += 16) fill_entry(wqe + i);
   }
   void store(std::size_t offset, std::uint32_t second) const {
     auto* const at = reinterpret_cast<std::uint64_t*>(page_ + offset);
@@ -525,7 +624,7 @@ class Program {
   }
 
   int fd_ = -1;
-  std::uint32_t key_ = 0, pd_ = 0;
+  std::uint32_t key_ = 0, list_key_ = 0, pd_ = 0;
   std::uint8_t* page_ = nullptr;
   std::uint8_t answer_[256] = {};
   std::uint32_t numbers_[4] = {};
