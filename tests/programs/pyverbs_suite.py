@@ -24,7 +24,7 @@ import tempfile
 
 SOURCES = pathlib.Path("/usr/share/doc/rdma-core/tests")
 LEAST = 150
-LEAST_MLX5 = 166
+LEAST_MLX5 = 172
 LIMIT = 900  # seconds
 
 # Reasons for skipping, as the tests tell them: (pattern, real, why). real: a ConnectX-5 on an InfiniBand port

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -240,6 +241,79 @@ TEST(Mlx5Format, LeavesInlineBytesAmongPointersInTheRing) {
   EXPECT_EQ(read, text);
 }
 
+// A change of a memory key: at every block of the ring, so that its list wraps, too.
+TEST(Mlx5Format, ReadsChangesOfKeys) {
+  mlx5_wqe_umr_ctrl_seg control{};
+  control.flags = MLX5_WQE_UMR_CTRL_FLAG_INLINE;
+  control.klm_octowords = htobe16(4);
+  control.mkey_mask = htobe64(std::uint64_t{MLX5_WQE_UMR_CTRL_MKEY_MASK_LEN});
+  mlx5_wqe_mkey_context_seg context{};
+  context.qpn_mkey = htobe32(0xffff'ff00 | 0x42);
+  context.access_flags = MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_REMOTE_READ;
+  context.start_addr = htobe64(0x1234);
+  context.len = htobe64(77);
+  constexpr std::uint32_t kKey = 0x1357'11;
+  for (std::uint32_t block = 0; block < 4; ++block) {
+    const SendRing ring(4);
+    Request request(MLX5_OPCODE_UMR, htobe32(kKey));
+    request.add(control).add(context);
+    for (std::uint32_t i = 0; i < 4; ++i) request.pointer(0x1000 * i, 100 + i, i + 1);
+    ring.put(block, request.bytes());
+    SendWqe wqe{};
+    ASSERT_EQ(
+        parse_send(ring.ring(), static_cast<std::uint16_t>(block), 4, QpKind::rc, kUser, wqe).fault,
+        Mlx5Fault::none);
+    ASSERT_EQ(wqe.opcode, kChangeKey);
+    EXPECT_EQ(wqe.num_sge, 0);
+    EXPECT_EQ(wqe.change.key, kKey);
+    EXPECT_EQ(wqe.change.tag, 0x42);
+    EXPECT_EQ(wqe.change.qpn, 0xff'ffffU);
+    EXPECT_EQ(wqe.change.start, 0x1234U);
+    EXPECT_EQ(wqe.change.length, 77U);
+    EXPECT_EQ(wqe.change.entries, 4);
+    EXPECT_EQ(wqe.change.first, 0);
+    EXPECT_FALSE(wqe.change.free);
+    EXPECT_FALSE(wqe.change.signs);
+    std::vector<std::byte> read;
+    for (std::uint32_t i = 0; i < wqe.change.pieces; ++i) {
+      ASSERT_EQ(wqe.list[i].lkey, kMlx5InlineKey);
+      const auto* const from = reinterpret_cast<const std::byte*>(wqe.list[i].addr);
+      read.insert(read.end(), from, from + wqe.list[i].length);
+    }
+    ASSERT_EQ(read.size(), 64U);
+    EXPECT_EQ(std::memcmp(read.data(), request.bytes().data() + 128, 64), 0);
+  }
+  // In memory, from the ninth entry on.
+  const SendRing ring(4);
+  SendWqe wqe{};
+  control.flags = MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET;
+  control.translation_offset = htobe16(9);
+  const auto put = [&](std::uint32_t key) {
+    ring.put(0, Request(MLX5_OPCODE_UMR, htobe32(kKey))
+                    .add(control)
+                    .add(context)
+                    .pointer(0x7000, 0, key)
+                    .bytes());
+    return parse_send(ring.ring(), 0, 4, QpKind::rc, kUser, wqe).fault;
+  };
+  ASSERT_EQ(put(0x99), Mlx5Fault::none);
+  EXPECT_EQ(wqe.change.first, 9);
+  ASSERT_EQ(wqe.change.pieces, 1);
+  EXPECT_EQ(wqe.list[0].addr, 0x7000U);
+  EXPECT_EQ(wqe.list[0].length, 64U);
+  EXPECT_EQ(wqe.list[0].lkey, 0x99U);
+  // A key that would stand for any bytes of the program's.
+  EXPECT_EQ(put(kMlx5InlineKey), Mlx5Fault::length);
+  // No list, and none where one should be.
+  control.klm_octowords = 0;
+  ring.put(0, Request(MLX5_OPCODE_UMR, htobe32(kKey)).add(control).add(context).bytes());
+  EXPECT_EQ(parse_send(ring.ring(), 0, 4, QpKind::rc, kUser, wqe).fault, Mlx5Fault::none);
+  EXPECT_EQ(wqe.change.pieces, 0);
+  control.klm_octowords = htobe16(1);
+  ring.put(0, Request(MLX5_OPCODE_UMR, htobe32(kKey)).add(control).add(context).bytes());
+  EXPECT_EQ(parse_send(ring.ring(), 0, 4, QpKind::rc, kUser, wqe).fault, Mlx5Fault::length);
+}
+
 TEST(Mlx5Format, ReadsAddressesOfBothLengths) {
   mlx5_wqe_av vector{};
   vector.key.qkey.qkey = htobe32(0x1111);
@@ -336,11 +410,16 @@ TEST(Mlx5Format, ReadsNothingOutsideOfTheRing) {
         ASSERT_LE(wqe.length, kMaxInline);
         continue;
       }
-      for (int i = 0; i < wqe.num_sge; ++i) {
-        if (wqe.sge[i].lkey != kMlx5InlineKey) continue;
-        const auto* const at = reinterpret_cast<const std::byte*>(wqe.sge[i].addr);
+      const bool changes = wqe.opcode == kChangeKey;
+      ASSERT_TRUE(!changes || wqe.change.pieces <= 2);
+      const std::span<const ibv_sge> pieces =
+          changes ? std::span<const ibv_sge>(wqe.list, wqe.change.pieces)
+                  : std::span<const ibv_sge>(wqe.sge, wqe.num_sge);
+      for (const ibv_sge& piece : pieces) {
+        if (piece.lkey != kMlx5InlineKey) continue;
+        const auto* const at = reinterpret_cast<const std::byte*>(piece.addr);
         ASSERT_GE(at, memory.start);
-        ASSERT_LE(at + wqe.sge[i].length, memory.start + bytes.size());
+        ASSERT_LE(at + piece.length, memory.start + bytes.size());
       }
     }
   }
