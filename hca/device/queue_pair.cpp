@@ -151,7 +151,7 @@ int checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr, int mask,
 int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
   if (qp.kind == QpKind::dct || qp.kind == QpKind::xrc_tgt || phase < QpPhase::rts) return EINVAL;
   if (!has_room(qp)) return ENOMEM;
-  if (is_placeholder(w.opcode)) return 0;
+  if (is_mlx5s_own(w.opcode)) return 0;
   if (!w.is_inline && w.num_sge > qp.init.cap.max_send_sge) return EINVAL;
   const bool of_window = is_local(w.opcode) || w.opcode == IBV_WR_SEND_WITH_INV;
   if (of_window && (qp.kind == QpKind::ud || !identity().windows)) return EINVAL;

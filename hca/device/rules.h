@@ -64,18 +64,18 @@ inline void to_verbs(const Completion& entry, ibv_wc& out) noexcept {
 [[nodiscard]] constexpr bool is_send(std::uint8_t opcode) noexcept {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
 }
-// Requests of an mlx5's queues that verbs does not have: one that changes a memory key, a window's
-// (then it is IBV_WR_BIND_MW) or an indirect one; one that does nothing; and one that cannot be
-// read, which ends with IBV_WC_LOC_QP_OP_ERR.
-inline constexpr std::uint8_t kChangeKey = 0xe0;
+// Requests of an mlx5's queues that verbs does not have: one that does nothing; one that cannot be
+// read, which ends with IBV_WC_LOC_QP_OP_ERR; and one that changes a memory key, a window's (then
+// it is IBV_WR_BIND_MW) or an indirect one.
 inline constexpr std::uint8_t kNop = 0xf0;
 inline constexpr std::uint8_t kMalformed = 0xf1;
-[[nodiscard]] constexpr bool is_placeholder(std::uint8_t opcode) noexcept {
+inline constexpr std::uint8_t kChangeKey = 0xf2;
+[[nodiscard]] constexpr bool is_mlx5s_own(std::uint8_t opcode) noexcept {
   return opcode >= kNop;
 }
-// Nothing goes to a peer: of memory windows and keys, and placeholders.
+// Nothing goes to a peer: of memory windows, and an mlx5's own.
 [[nodiscard]] constexpr bool is_local(std::uint8_t opcode) noexcept {
-  return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW || opcode >= kChangeKey;
+  return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW || is_mlx5s_own(opcode);
 }
 [[nodiscard]] constexpr bool is_write(std::uint8_t opcode) noexcept {
   return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;

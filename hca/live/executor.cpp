@@ -516,7 +516,26 @@ Attempt Executor::refuse(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexc
   return status;
 }
 
-inline Attempt Executor::carry_out(Qp& qp, SendWqe& wqe, Segments& local) noexcept {
+Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
+  if (is_local(wqe.opcode)) {
+    if (wqe.opcode == kNop) return Step::done;
+    if (wqe.opcode == kMalformed) return IBV_WC_LOC_QP_OP_ERR;
+    if (wqe.opcode == kChangeKey) {
+      if (qp.kind == QpKind::ud) return IBV_WC_LOC_QP_OP_ERR;
+      return indirect_keys.is_own(wqe.change.key) ? indirect_keys.change(qp, wqe)
+                                                  : windows.bind(qp, wqe);
+    }
+    if (wqe.opcode == IBV_WR_BIND_MW) return windows.bind(qp, wqe);
+    return indirect_keys.is_own(wqe.imm) ? indirect_keys.invalidate(qp, wqe.imm)
+                                         : windows.invalidate(qp, wqe);
+  }
+  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
+  Segments local;
+  const ibv_wc_status found =
+      gather(qp, wqe, is_fetch(wqe.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
+  if (found != IBV_WC_SUCCESS) [[unlikely]] {
+    return found == IBV_WC_LOC_PROT_ERR && names_indirect(wqe) ? execute_indirect(qp, wqe) : found;
+  }
   if (!wqe.is_inline) wqe.length = static_cast<std::uint32_t>(local.length);
   if (qp.kind == QpKind::ud && wqe.length > kMtu) return IBV_WC_LOC_LEN_ERR;
   if (is_send(wqe.opcode)) wqe.rkey = 0;
@@ -541,28 +560,6 @@ inline Attempt Executor::carry_out(Qp& qp, SendWqe& wqe, Segments& local) noexce
   if (is_unacknowledged(qp.kind)) attempt = Step::done;
   if (attempt.step == Step::done && attempt.status == IBV_WC_SUCCESS) count(qp, wqe, local.length);
   return attempt;
-}
-
-Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
-  if (is_local(wqe.opcode)) {
-    if (wqe.opcode == kNop) return Step::done;
-    if (wqe.opcode == kMalformed) return IBV_WC_LOC_QP_OP_ERR;
-    if (wqe.opcode == kChangeKey) {
-      return indirect_keys.is_own(wqe.change.key) ? indirect_keys.change(qp, wqe)
-                                                  : windows.bind(qp, wqe);
-    }
-    if (wqe.opcode == IBV_WR_BIND_MW) return windows.bind(qp, wqe);
-    return indirect_keys.is_own(wqe.imm) ? indirect_keys.invalidate(qp, wqe.imm)
-                                         : windows.invalidate(qp, wqe);
-  }
-  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
-  Segments local;
-  const ibv_wc_status found =
-      gather(qp, wqe, is_fetch(wqe.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
-  if (found != IBV_WC_SUCCESS) {
-    return found == IBV_WC_LOC_PROT_ERR && names_indirect(wqe) ? execute_indirect(qp, wqe) : found;
-  }
-  return carry_out(qp, wqe, local);
 }
 
 bool Executor::names_indirect(const SendWqe& wqe) const noexcept {
@@ -613,9 +610,12 @@ Attempt Executor::execute_indirect(Qp& qp, SendWqe& wqe) noexcept {
   if (!move_pieces(qp, wqe, fetches ? Use::check_write : Use::read, bytes.get())) {
     return IBV_WC_LOC_PROT_ERR;
   }
-  Segments local;
-  local.add(bytes.get(), length);
-  const Attempt attempt = carry_out(qp, wqe, local);
+  SendWqe whole = wqe;
+  whole.num_sge = 1;
+  whole.sge[0] = {reinterpret_cast<std::uint64_t>(bytes.get()), static_cast<std::uint32_t>(length),
+                  kMlx5InlineKey};
+  const Attempt attempt = execute(qp, whole);
+  wqe.length = whole.length;
   if (fetches && attempt.step == Step::done && attempt.status == IBV_WC_SUCCESS &&
       !move_pieces(qp, wqe, Use::write, bytes.get())) {
     return IBV_WC_LOC_PROT_ERR;

@@ -47,10 +47,7 @@ class Executor : LiveParts {
       length += n;
     }
   };
-  // One whose bytes are `local`, to its end.
-  [[nodiscard, gnu::always_inline]] Attempt carry_out(Qp& qp, SendWqe& wqe,
-                                                      Segments& local) noexcept;
-  // The same of one with pieces of indirect keys among its own: they go through memory of ours.
+  // One with pieces of indirect keys among its own: they go through memory of ours.
   [[nodiscard, gnu::noinline]] Attempt execute_indirect(Qp& qp, SendWqe& wqe) noexcept;
   [[nodiscard]] bool names_indirect(const SendWqe& wqe) const noexcept;
   // Moves the bytes of the request between its pieces and `bytes`, or checks that it might.

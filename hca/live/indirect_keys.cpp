@@ -59,10 +59,13 @@ constexpr bool is_write(IndirectKeys::Use use) noexcept {
   return use == IndirectKeys::Use::write || use == IndirectKeys::Use::check_write;
 }
 
-KeyEntry* entries_at(const Fabric& fabric, const MrRecord& record) noexcept {
-  const std::uint32_t slots = record.list_slots;
-  if (slots > kMaxKeyEntries) return nullptr;
-  return static_cast<KeyEntry*>(fabric.heap(record.list, slots * sizeof(KeyEntry)));
+// Of a record that may change under our hands: what was checked is what is used.
+std::span<KeyEntry> entries_of(const Fabric& fabric, const MrRecord& record) noexcept {
+  const volatile MrRecord& said = record;
+  const std::uint32_t slots = said.list_slots;
+  if (slots > kMaxKeyEntries) return {};
+  auto* const entries = static_cast<KeyEntry*>(fabric.heap(said.list, slots * sizeof(KeyEntry)));
+  return {entries, entries != nullptr ? slots : 0};
 }
 
 }  // namespace
@@ -107,7 +110,7 @@ std::unique_ptr<IndirectKey> IndirectKeys::create(Pd& pd, const Description& des
     return failed(ENOMEM);
   }
   ++pd.users;
-  return std::unique_ptr<IndirectKey>(new IndirectKey{&pd, index});
+  return std::unique_ptr<IndirectKey>(new IndirectKey{&pd, index, {list, bytes}});
 }
 
 int IndirectKeys::destroy(const IndirectKey& key) {
@@ -116,10 +119,9 @@ int IndirectKeys::destroy(const IndirectKey& key) {
   r.key.store(0, std::memory_order_seq_cst);
   // A peer's send may have ended it while another request still reads the list.
   hazards.wait_unused(key.index << 8 | r.generation, 0);
-  const std::uint64_t list = r.list, bytes = r.list_slots * sizeof(KeyEntry);
   r.kind = static_cast<std::uint32_t>(MrKind::process) & 0xf;
   r.owner.store(0, std::memory_order_release);
-  fabric.release(list, bytes);
+  fabric.release(key.list.offset, key.list.bytes);
   --key.pd->users;
   return 0;
 }
@@ -167,10 +169,8 @@ ibv_wc_status IndirectKeys::change(const Qp& qp, const SendWqe& wqe) noexcept {
       ((change.mask & MLX5_WQE_UMR_CTRL_MKEY_MASK_QPN) != 0 && change.qpn != kAnyQp)) {
     return IBV_WC_MW_BIND_ERR;
   }
-  KeyEntry* const entries = entries_at(fabric, r);
-  if (entries == nullptr || !covers(0, r.list_slots, change.first, change.entries)) {
-    return IBV_WC_MW_BIND_ERR;
-  }
+  const std::span<KeyEntry> entries = entries_of(fabric, r);
+  if (!covers(0, entries.size(), change.first, change.entries)) return IBV_WC_MW_BIND_ERR;
   std::unique_ptr<KeyEntry[]> list;
   if (change.entries != 0) {
     list.reset(new (std::nothrow) KeyEntry[change.entries]);
@@ -183,7 +183,7 @@ ibv_wc_status IndirectKeys::change(const Qp& qp, const SendWqe& wqe) noexcept {
   }
   r.key.store(0, std::memory_order_seq_cst);
   hazards.wait_unused(change.key, 0, &qp);
-  std::copy_n(list.get(), change.entries, entries + change.first);
+  std::copy_n(list.get(), change.entries, entries.begin() + change.first);
   const auto changes = [&](std::uint64_t what) { return (change.mask & what) != 0; };
   if (changes(MLX5_WQE_UMR_CTRL_MKEY_MASK_LEN)) r.length = change.length;
   if (changes(MLX5_WQE_UMR_CTRL_MKEY_MASK_START_ADDR)) r.iova = change.start;
@@ -233,10 +233,8 @@ Access IndirectKeys::open(const Part& part, std::uint32_t number, std::uint32_t 
   list.registration = r.registration.load(std::memory_order_relaxed);
   list.owner = r.owner.load(std::memory_order_relaxed);
   list.start = r.iova;
-  list.log_entry = r.log_entry & 63U;
-  const KeyEntry* const entries = entries_at(fabric, r);
-  list.entries = {entries, entries != nullptr ? r.list_slots : 0};
-  if (list.entries.size() > kMaxKeyEntries) list.entries = {};
+  list.log_entry = r.log_entry % 64U;
+  list.entries = entries_of(fabric, r);
   return is_same(list) ? Access::indirect : Access::bad_key;
 }
 

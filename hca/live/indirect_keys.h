@@ -26,6 +26,7 @@ namespace turnout::hca {
 struct IndirectKey {
   Pd* pd;
   std::uint32_t index;
+  OwnRing list;  // in the heap
 };
 
 class IndirectKeys : LiveParts {

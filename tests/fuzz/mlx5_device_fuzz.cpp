@@ -350,11 +350,25 @@ class Program {
       std::memcpy(bytes.data() + sizeof head + sizeof request, driver, driver_bytes);
     (void)calls->write(fd_, bytes.data(), bytes.size());
   }
-  // A key of several regions, free: a request makes it valid.
+  // A key of several regions, which requests may change: pieces, and a block that repeats.
   void make_list_key() {
-    std::vector<std::byte> box(prm::mkey::kBytes), out(16);
+    namespace mkey = prm::mkey;
+    constexpr std::size_t kGiven = 4;
+    std::vector<std::byte> box(mkey::kBytes + kGiven * 16), out(16);
     prm::set(box, prm::kOpcode, static_cast<std::uint32_t>(prm::Opcode::create_mkey));
     describe_list_key(box);
+    prm::set(box, mkey::kEntries, kGiven);
+    const auto put = [&](std::size_t i, std::uint32_t length, std::uint32_t key, std::uint64_t at) {
+      const std::uint32_t words[2] = {__builtin_bswap32(length), __builtin_bswap32(key)};
+      const std::uint64_t big = __builtin_bswap64(at);
+      std::byte* const entry = box.data() + mkey::kBytes + i * 16;
+      std::memcpy(entry, words, sizeof words);
+      std::memcpy(entry + sizeof words, &big, sizeof big);
+    };
+    put(0, 40, key_, address(0x8000));
+    put(1, 8, 0x400, std::uint64_t{9} << 32 | 1);  // 9 times 8 bytes, 24 apart
+    put(2, 24U << 16 | 8, key_, address(0x8100));
+    put(3, 300, key_, address(0x9000));
     Ioctl ioctl;
     ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE, 0, 0);
     ioctl.add(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, box.size(),
@@ -363,17 +377,20 @@ class Program {
               reinterpret_cast<std::uint64_t>(out.data()));
     control(ioctl, MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE);
     list_key_ = prm::get(out, prm::kNumber) << 8;
+    if (list_key_ == 0) std::abort();
   }
   void describe_list_key(prm::Out box) const {
     namespace mkey = prm::mkey;
     const prm::Out context = prm::behind(box, mkey::kContext);
-    prm::set(context, mkey::kFree, 1);
-    prm::set(context, mkey::kUmrEnabled, 1);
-    prm::set(context, mkey::kRemoteEnd, 1);
+    for (const prm::Field f : {mkey::kUmrEnabled, mkey::kRemoteEnd, mkey::kAtomic,
+                               mkey::kRemoteWrite, mkey::kRemoteRead, mkey::kLocalWrite}) {
+      prm::set(context, f, 1);
+    }
     prm::set(context, mkey::kAccessMode, mkey::kList);
     prm::set(context, mkey::kQpn, mkey::kAnyQp);
     prm::set(context, mkey::kPd, pd_);
     prm::set(context, mkey::kTranslations, kListSlots);
+    prm::set64(context, mkey::kLength, 40 + 72 + 300);
   }
   // Two queue pairs that are connected to each other: their queues lie in the first pages.
   void make_pair() {

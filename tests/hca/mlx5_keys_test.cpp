@@ -9,6 +9,7 @@
 
 #include "hca/device/key_list.h"
 #include "hca/device/limits.h"
+#include "hca/live/fabric.h"
 #include "tests/hca/mlx5_devx.h"
 
 namespace turnout::hca::test {
@@ -760,6 +761,54 @@ TEST_F(Mlx5Keys, ChangedWhileInUse) {
   }
   changes.join();
   EXPECT_GT(done + refused_ones, 0U);
+}
+
+// Somebody has damaged the record of a key, or its list: requests are refused, and nothing but
+// registered memory is touched.
+TEST_F(Mlx5Keys, DamagedKeys) {
+  const struct {
+    const char* what;
+    void (*damage)(MrRecord&, KeyEntry*);
+  } cases[] = {
+      {"no list", [](MrRecord& r, KeyEntry*) { r.list = 0; }},
+      {"a list outside of the heap", [](MrRecord& r, KeyEntry*) { r.list = ~std::uint64_t{0}; }},
+      {"a list within a page", [](MrRecord& r, KeyEntry*) { r.list += 8; }},
+      {"no entries", [](MrRecord& r, KeyEntry*) { r.list_slots = 0; }},
+      {"too many entries", [](MrRecord& r, KeyEntry*) { r.list_slots = ~0U; }},
+      {"entries of another length", [](MrRecord& r, KeyEntry*) { r.log_entry = 2; }},
+      {"another kind", [](MrRecord& r, KeyEntry*) { r.kind = 9; }},
+      {"another owner", [](MrRecord& r, KeyEntry*) { r.owner = 0x1234'0009; }},
+      {"a block without an end",
+       [](MrRecord&, KeyEntry* e) {
+         e[0] = {~std::uint64_t{0}, 8, kRepeatKey};
+       }},
+      {"a block of nothing",
+       [](MrRecord&, KeyEntry* e) {
+         e[0] = {std::uint64_t{0xffff'ffff} << 32 | 1, 8, kRepeatKey};
+         e[1] = {};
+       }},
+      {"another address", [](MrRecord&, KeyEntry* e) { e[0].address = 64; }},
+      {"another key", [](MrRecord&, KeyEntry* e) { e[0].key = 0xffff'fff1; }},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.what);
+    Pair p;
+    const std::uint32_t key = p.make({p.piece(kThere, 8)}, 8);
+    const auto fabric = Fabric::open(getenv("TURNOUT_FABRIC"), 1ULL << 29);
+    ASSERT_TRUE(fabric.ok());
+    MrRecord& r = fabric.value()->mr(key >> 8);
+    void* const entries = fabric.value()->heap(r.list, r.list_slots * sizeof(KeyEntry));
+    ASSERT_NE(entries, nullptr);
+    const Token owner = r.owner;
+    c.damage(r, static_cast<KeyEntry*>(entries));
+    EXPECT_EQ(p.run(p.rdma(MLX5_OPCODE_RDMA_WRITE, key, 0, 0, 8)),
+              MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR);
+    r.owner = owner;
+    EXPECT_EQ(p.d.destroy(p.handle), 0);
+    // What was the list's is free.
+    (void)p.create(kMaxKeyEntries);
+    EXPECT_EQ(p.d.destroy(p.handle), 0);
+  }
 }
 
 // Between processes, in memory that only its owner can address.
