@@ -706,6 +706,19 @@ TEST_F(Mlx5Keys, CapabilitiesTellOfThem) {
   EXPECT_EQ(prm::get(told, cap::kNoUmrIndirect), 0U);
 }
 
+// 0x100 ends a list of receives, and 0x400 heads a block: no region has such a key, however often
+// it is registered.
+TEST_F(Mlx5Keys, NoKeyIsAWordOfTheQueues) {
+  Pair p;
+  for (int i = 0; i < 300; ++i) {
+    const Mlx5Mr mr = p.l.register_memory(p.at(0), 64);
+    ASSERT_GE(mr.lkey >> 8, kFirstMr);
+    ib_uverbs_dereg_mr request{};
+    request.mr_handle = mr.handle;
+    ASSERT_EQ(p.l.call(IB_USER_VERBS_CMD_DEREG_MR, request), 0);
+  }
+}
+
 // One thread changes a key and ends it while another writes through it: what arrives is of one
 // layout or the other, and the rest is refused.
 TEST_F(Mlx5Keys, ChangedWhileInUse) {

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -117,7 +118,7 @@ class Column {
     return post(opcode, sge, remote, rkey);
   }
   ibv_wc_status read_contiguous(double* to) {
-    staging_ = ibv_reg_mr(pd_, to, bytes(), IBV_ACCESS_LOCAL_WRITE);
+    staging_ = ibv_reg_mr(pd_, to, bytes(), int{IBV_ACCESS_LOCAL_WRITE});
     need(staging_ != nullptr, "ibv_reg_mr");
     ibv_sge sge{reinterpret_cast<std::uint64_t>(to), bytes(), staging_->lkey};
     const ibv_wc_status status = post(IBV_WR_RDMA_READ, sge, 0, theirs_.column);
