@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program to be recorded for tools/plan_page.py: a matrix of 1024 x 1024, cut into rows among the
-// ranks, is transposed again and again; rank 0 hands out a factor before and adds up after.
+// A program to be recorded for tools/plan_page.py: a square matrix, cut into rows among the ranks, is
+// transposed again and again; rank 0 hands out a factor before and adds up after.
+//
+//   transpose [ORDER]    2048: messages of 2 KiB with 128 ranks, of 512 KiB with 8
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { kOrder = 1024, kTimes = 20 };
+enum { kOrder = 2048, kMostOrder = 16384, kTimes = 20 };
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int ranks, rank;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const int rows = kOrder / ranks, block = rows * rows;
-  double* own = malloc(sizeof(double) * (size_t)rows * kOrder);
-  double* out = malloc(sizeof(double) * (size_t)rows * kOrder);
-  double* in = malloc(sizeof(double) * (size_t)rows * kOrder);
+  const int order = argc > 1 ? atoi(argv[1]) : kOrder;
+  if (order < ranks || order > kMostOrder) MPI_Abort(MPI_COMM_WORLD, 2);
+  const int rows = order / ranks, block = rows * rows;
+  double* own = malloc(sizeof(double) * (size_t)rows * (size_t)order);
+  double* out = malloc(sizeof(double) * (size_t)rows * (size_t)order);
+  double* in = malloc(sizeof(double) * (size_t)rows * (size_t)order);
   if (own == NULL || out == NULL || in == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
-  for (int i = 0; i < rows * kOrder; ++i) own[i] = rank + i % 7;
+  for (int i = 0; i < rows * order; ++i) own[i] = rank + i % 7;
   double total = 0;
   for (int time = 0; time < kTimes; ++time) {
     double factor = 1.0 / (time + 1);
@@ -25,7 +29,7 @@ int main(int argc, char** argv) {
     for (int to = 0; to < ranks; ++to) {
       for (int i = 0; i < rows; ++i) {
         for (int j = 0; j < rows; ++j) {
-          out[to * block + j * rows + i] = factor * own[i * kOrder + to * rows + j];
+          out[to * block + j * rows + i] = factor * own[i * order + to * rows + j];
         }
       }
     }
@@ -33,7 +37,7 @@ int main(int argc, char** argv) {
     double sum = 0;
     for (int from = 0; from < ranks; ++from) {
       for (int i = 0; i < block; ++i) {
-        own[(i / rows) * kOrder + from * rows + i % rows] = in[from * block + i];
+        own[(i / rows) * order + from * rows + i % rows] = in[from * block + i];
         sum += in[from * block + i];
       }
     }
