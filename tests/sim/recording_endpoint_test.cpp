@@ -210,6 +210,35 @@ TEST(ComputedTime, LeavesOutWhatLiesBetweenPolls) {
   EXPECT_EQ(time.take(), 0);
 }
 
+// What follows a wait in which others had the processor is less by what such a wait's polls show.
+TEST(ComputedTime, LeavesOutWhatColdCachesCost) {
+  using enum ComputedTime::Call;
+  ComputedTime time;
+  Nanoseconds processor = 0, wall = 0;
+  const auto poll_after = [&](Nanoseconds gap, Nanoseconds others) {
+    processor += gap;
+    wall += gap + others;
+    time.begin(processor, wall, 1, polls);
+    time.end(processor, wall, 1);
+  };
+  const auto act_after = [&](Nanoseconds gap) {
+    processor += gap;
+    wall += gap;
+    time.begin(processor, wall, 1, acts);
+    time.end(processor, wall, 1);
+    return time.take();
+  };
+  poll_after(300, 0);
+  for (const Nanoseconds cold : {4'000, 6'000, 5'000}) poll_after(cold, 80'000);
+  EXPECT_EQ(act_after(45'000), 40'000);
+  EXPECT_EQ(act_after(45'000), 45'000);  // no wait before
+  poll_after(300, 0);
+  poll_after(5'000, 80'000);
+  EXPECT_EQ(act_after(6'000), 0);
+  poll_after(300, 0);
+  EXPECT_EQ(act_after(6'000), 6'000);  // a wait that kept the processor
+}
+
 TEST(RecordingPath, FillsInWhoItIs) {
   Address self;
   self.pid = 12;
