@@ -17,12 +17,15 @@ constexpr std::size_t kLongestBody = 4096;
 bool same_item(const Item& a, const Item& b) {
   if (a.is_wait != b.is_wait) return false;
   if (a.is_wait) return a.all == b.all && a.back == b.back;
-  return a.kind == b.kind && a.map == b.map && a.tag == b.tag && a.bytes.least == b.bytes.least &&
-         a.bytes.most == b.bytes.most && close(a.bytes.mean(), b.bytes.mean(), 1e-9);
+  return a.kind == b.kind && a.map == b.map && a.tag == b.tag && a.all_to_all == b.all_to_all &&
+         a.bytes.least == b.bytes.least && a.bytes.most == b.bytes.most &&
+         close(a.bytes.mean(), b.bytes.mean(), 1e-9);
 }
 
 void add_amounts(const Item& from, Item* to) {
   to->compute.add(from.compute);
+  to->inside.add(from.inside);
+  to->takers += from.takers;
 }
 
 // --- Steps of collectives ---

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -55,7 +56,10 @@ RankStarts list_of(const std::vector<TraceEvent>& events, std::uint32_t rank, bo
     }
     if (event.peer == rank) continue;
     pending[event.request] = static_cast<std::uint32_t>(list.list.size());
-    Start start{event.kind, event.peer, static_cast<double>(event.amount), 0};
+    Start start;
+    start.kind = event.kind;
+    start.peer = event.peer;
+    start.bytes = static_cast<double>(event.amount);
     if (with_tags && event.is_message()) {
       start.tag = SplitMix64(event.tag ^ (std::uint64_t{event.communicator} << 32)).next() >> 17;
     }
@@ -69,13 +73,46 @@ RankStarts list_of(const std::vector<TraceEvent>& events, std::uint32_t rank, bo
   return list;
 }
 
+// Steps of a binomial tree with root 0: messages from the parent and to the children, or the other
+// way.
+enum class TreeStep : std::uint8_t { none, from_parent, to_child, from_child, to_parent };
+
+TreeStep tree_step(const Start& start, std::uint32_t rank) {
+  const auto is_parent = [](std::uint32_t parent, std::uint32_t child) {
+    return child != 0 &&
+           (parent == (child & (child - 1)) || parent == child - std::bit_floor(child));
+  };
+  const bool receives = start.kind == Kind::receive;
+  if (!receives && start.kind != Kind::send) return TreeStep::none;
+  if (start.peer == kEveryPeer) return TreeStep::none;
+  if (is_parent(start.peer, rank)) return receives ? TreeStep::from_parent : TreeStep::to_parent;
+  if (is_parent(rank, start.peer)) return receives ? TreeStep::from_child : TreeStep::to_child;
+  return TreeStep::none;
+}
+
+// A rank that goes on in a tree computes before the first step of its own only.
+void find_trees(std::vector<RankStarts>* ranks) {
+  for (std::uint32_t rank = 0; rank < ranks->size(); ++rank) {
+    std::vector<Start>& list = (*ranks)[rank].list;
+    for (std::size_t i = 1; i < list.size(); ++i) {
+      const TreeStep before = tree_step(list[i - 1], rank), now = tree_step(list[i], rank);
+      const bool down = (before == TreeStep::from_parent || before == TreeStep::to_child) &&
+                        now == TreeStep::to_child;
+      const bool up = before == TreeStep::from_child &&
+                      (now == TreeStep::from_child || now == TreeStep::to_parent);
+      list[i].goes_on = (down || up) && list[i].bytes == list[i - 1].bytes;
+    }
+  }
+}
+
 class Reader {
  public:
   explicit Reader(std::vector<RankStarts> ranks) : lists_(std::move(ranks)) {
     out_.ranks = static_cast<std::uint32_t>(lists_.size());
     at_.resize(out_.ranks);
     for (const KnownMap& known : relations_at(out_.ranks)) {
-      intern(known.peers, known.relation);
+      const std::uint32_t map = intern(known.peers, known.relation);
+      if (known.relation.kind == Relation::Kind::everyone) everyone_ = map;
     }
     known_ = out_.maps.size();
   }
@@ -146,6 +183,7 @@ class Reader {
     Kind best_kind = Kind::send;
     Part best_part = Part::all;
     for (std::uint32_t map = 0; map < known_; ++map) {
+      if (out_.maps[map].relations.front().kind == Relation::Kind::everyone) continue;
       for (const Part part : kParts) {
         for (const Kind kind : kKinds) {
           const std::uint32_t count = agreeing(out_.maps[map], kind, part);
@@ -178,14 +216,20 @@ class Reader {
   std::optional<Choice> choose() {
     std::uint32_t& left = left_;
     left = 0;
+    std::uint32_t with_all = 0;  // whose next operation is an all-to-all exchange
     std::array<std::uint32_t, 8> kinds{};
     for (std::uint32_t rank = 0; rank < out_.ranks; ++rank) {
       const Start* const next = head(rank);
       if (next == nullptr) continue;
       ++left;
+      if (next->peer == kEveryPeer) {
+        ++with_all;
+        continue;
+      }
       ++kinds[static_cast<std::size_t>(next->kind)];
     }
     if (left == 0) return std::nullopt;
+    if (with_all == out_.ranks) return Choice{Kind::send, everyone_};
     std::uint32_t most = 0;
     Choice best{};
     for (std::uint32_t map = 0; map < known_; ++map) {
@@ -209,7 +253,9 @@ class Reader {
     std::vector<std::uint32_t> peers(out_.ranks, kNoPeer);
     for (std::uint32_t rank = 0; rank < out_.ranks; ++rank) {
       const Start* const next = head(rank);
-      if (next != nullptr && next->kind == common_kind) peers[rank] = next->peer;
+      if (next != nullptr && next->kind == common_kind && next->peer != kEveryPeer) {
+        peers[rank] = next->peer;
+      }
     }
     return Choice{common_kind, intern(peers)};
   }
@@ -243,8 +289,15 @@ class Reader {
       Start& start = lists_[rank].list[at_[rank]++];
       start.item = static_cast<std::uint32_t>(out_.items.size());
       item.bytes.add(start.bytes);
-      item.compute.add(start.compute);
+      ++item.takers;
+      if (start.goes_on) {
+        item.inside.add(start.early + start.compute);
+      } else {
+        item.compute.add(start.compute);
+      }
       item.tag = start.tag;
+      item.all_to_all = start.all_to_all;
+      if (start.peer == kEveryPeer) item.inside.add(start.inside);
       if (start.kind == Kind::send) ++under_way_[std::uint64_t{rank} << 32 | start.peer];
       if (start.kind == Kind::receive) --under_way_[std::uint64_t{start.peer} << 32 | rank];
       if (choice.kind == Kind::receive) continue;
@@ -265,7 +318,7 @@ class Reader {
         const std::uint32_t before =
             start.waited == Start::kNever ? count : list.list[start.waited].item + 1;
         wait[start.item] = std::max(wait[start.item], before);
-        early[start.item].add(start.early);
+        if (!start.goes_on) early[start.item].add(start.early);
       }
     }
     std::vector<std::vector<std::uint32_t>> at(count + 1);
@@ -328,6 +381,7 @@ class Reader {
   std::vector<RankStarts> lists_;
   std::vector<std::size_t> at_;  // by rank: its next operation
   std::size_t known_ = 0;        // maps of whole relations
+  std::uint32_t everyone_ = 0;   // that of all-to-all exchanges
   std::uint32_t left_ = 0;       // ranks that have not ended
   // Sends less receives so far, by source and destination.
   std::unordered_map<std::uint64_t, std::int64_t> under_way_;
@@ -366,6 +420,8 @@ std::vector<RankStarts> starts_of(const Trace& trace) {
   for (std::uint32_t rank = 0; rank < trace.ranks(); ++rank) {
     ranks.push_back(list_of(trace.programs[rank], rank, with_tags));
   }
+  join_all_to_all(&ranks);
+  find_trees(&ranks);
   return ranks;
 }
 
@@ -374,10 +430,11 @@ Totals totals_of(const std::vector<RankStarts>& ranks) {
   for (const RankStarts& rank : ranks) {
     totals.end_compute += rank.end_compute;
     for (const Start& start : rank.list) {
-      totals.compute += start.early + start.compute;
+      totals.compute += start.early + start.compute + start.inside;
       if (start.kind == Kind::receive) continue;
-      ++totals.messages;
-      totals.bytes += start.bytes;
+      const double partners = start.peer == kEveryPeer ? static_cast<double>(ranks.size()) - 1 : 1;
+      totals.messages += partners;
+      totals.bytes += partners * start.bytes;
     }
   }
   const double count = std::max(static_cast<double>(ranks.size()), 1.0);

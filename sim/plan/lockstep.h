@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sim/formats/trace.h"
+#include "sim/plan/all_to_all.h"
 #include "sim/plan/relation.h"
 
 namespace turnout::sim::plan {
@@ -37,17 +38,20 @@ struct Start {
   double early = 0, compute = 0;  // ns before it: until the first wait before it, and after
   std::uint32_t waited = kNever;  // the last operation that was started before its wait
   std::uint32_t item = 0;         // of Lockstep that it became part of
+  AllToAll all_to_all;            // with kEveryPeer
+  double inside = 0;              // of these: ns between its first message and its last wait
+  bool goes_on = false;           // a further step of a rank in one tree
 };
 struct RankStarts {
   std::vector<Start> list;
   double end_compute = 0;
 };
-// By rank, without messages to itself.
+// By rank, without messages to itself; all-to-all exchanges are one operation each.
 [[nodiscard]] std::vector<RankStarts> starts_of(const Trace& trace);
 
 // Of all ranks together.
 struct Totals {
-  double messages = 0;  // operations that are no receives
+  double messages = 0;  // sends and one-sided operations
   double bytes = 0;
   double compute = 0, end_compute = 0;  // ns, of one rank
 };
@@ -59,8 +63,13 @@ struct Item {
   std::uint32_t map = 0;  // into Lockstep::maps; of a wait, that of the operation behind it
   std::uint64_t tag = 0;  // 0 unless messages of a pair overtake each other
   Amount bytes;
-  Amount compute;    // ns, directly before it, of those who take part
-  bool all = false;  // wait: for everything; else for operations so many items back
+  Amount compute;  // ns, directly before it, of those who take part
+  AllToAll all_to_all;
+  // ns within a collective, of those who take part: between the messages of an all-to-all exchange;
+  // before it, where the rank goes on in a tree.
+  Amount inside;
+  std::uint32_t takers = 0;  // ranks and repetitions
+  bool all = false;          // wait: for everything; else for operations so many items back
   std::vector<std::uint32_t> back;
 };
 

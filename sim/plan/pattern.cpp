@@ -132,7 +132,7 @@ class Laws {
   std::vector<Node> program(const Drafts& drafts) {
     std::vector<double> computed = sizes_.computed;
     for (std::size_t i = 0; i < sizes_.seen.size(); ++i) {
-      for (const Seen& seen : *sizes_.seen[i]) computed[i] -= seen.compute.sum;
+      for (const Seen& seen : *sizes_.seen[i]) computed[i] -= seen.compute.sum + seen.inside.sum;
     }
     std::vector<Node> list = nodes(drafts);
     share_out(drafts, std::vector<double>(sizes_.ranks.size(), 1), std::move(computed), &list);
@@ -175,7 +175,9 @@ class Laws {
   [[nodiscard]] bool is_measured(const Node& node) const {
     // Two numbers that three values give nearly may be chance.
     constexpr double kSure = 1e-4, kNearlyExact = 0.004;
-    if (sizes_.whole_only || sizes_.ranks.size() == 1) return false;
+    if (sizes_.whole_only) return false;
+    if (node.in_tree) return true;  // each rank computes before its first step only
+    if (sizes_.ranks.size() == 1) return false;
     return node.compute.error > (node.compute.rest == 0 ? kNearlyExact : kSure);
   }
 
@@ -212,7 +214,7 @@ class Laws {
           }
         }
         split_waits(drafts[i].body, &node.body);
-      } else if (drafts[i].kind == Kind::operation && is_measured(node)) {
+      } else if (drafts[i].kind == Kind::operation && largest > 0 && is_measured(node)) {
         set_share(law, sum_before(drafts, i) / largest, &node);
       }
     }
@@ -269,6 +271,18 @@ class Laws {
             fit_amount(points(draft, own, [](const Seen& seen) { return seen.compute.mean(); }));
         node.compute_spread = draft.item.compute.spread();
       }
+      if (draft.item.all_to_all.exchange != Exchange::none) {
+        set_all_to_all(draft, &node);
+      } else if (draft.item.inside.count > 0) {
+        node.in_tree = true;
+        Points inside;
+        for (std::size_t i = 0; i < sizes_.seen.size(); ++i) {
+          const Seen& seen = (*sizes_.seen[i])[draft.number];
+          if (seen.inside.count > 0) inside.emplace_back(sizes_.ranks[i], seen.inside.mean());
+        }
+        inside.emplace_back(sizes_.ranks.back(), draft.item.inside.mean());
+        if (draft.item.inside.sum > 0) node.inside = fit_measured(inside);
+      }
       if (sizes_.whole_only) {
         scale(&node.bytes, sizes_.bytes_scale, draft.item.bytes.mean());
         scale(&node.compute, sizes_.compute_scale, own);
@@ -295,6 +309,25 @@ class Laws {
     }
     node.body = nodes(draft.body);
     return node;
+  }
+
+  // What is computed between the messages follows from the sizes that have the same algorithm.
+  void set_all_to_all(const Draft& draft, Node* node) const {
+    node->all_to_all = draft.item.all_to_all;
+    const std::uint32_t most = sizes_.ranks.back();
+    node->usual = draft.item.all_to_all.exchange == usual_exchange(most, draft.item.bytes.mean());
+    Points inside;
+    for (std::size_t i = 0; i < sizes_.seen.size(); ++i) {
+      const Seen& seen = (*sizes_.seen[i])[draft.number];
+      if (!seen.seen) continue;
+      const Exchange there = seen.all_to_all.exchange;
+      node->usual = node->usual && there == usual_exchange(sizes_.ranks[i], seen.bytes);
+      if (there == node->all_to_all.exchange) {
+        inside.emplace_back(sizes_.ranks[i], seen.inside.mean());
+      }
+    }
+    inside.emplace_back(most, draft.item.inside.mean());
+    if (draft.item.inside.mean() > 0) node->inside = fit_measured(inside);
   }
 
   // One size alone: a collective ends with its last rank, or its last power of two.
@@ -415,7 +448,78 @@ Result<std::vector<Sample>> samples_of(std::span<const Trace> traces) {
   return samples;
 }
 
+// Of all nodes: `found` is called with each.
+template <class Found>
+void for_each_node(const std::vector<Node>& program, Found&& found) {
+  for (const Node& node : program) {
+    found(node);
+    for_each_node(node.body, found);
+  }
+}
+
 }  // namespace
+
+AllToAll all_to_all_at(const Pattern& pattern, const Node& node, std::uint32_t n) {
+  AllToAll what = node.all_to_all;
+  if (pattern.as_recorded) return what;
+  if (node.usual) what.exchange = usual_exchange(n, std::max(node.bytes.at(n), 0.0));
+  // A recording of more ranks shows whether the library waits between.
+  const bool shown =
+      pattern.sizes.back() > kAtOnce && node.all_to_all.exchange == Exchange::scattered;
+  if (what.exchange == Exchange::scattered && !shown) what.at_once = kAtOnce;
+  return what;
+}
+
+bool goes_to_all_at_once(const Pattern& pattern, const Node& steps) {
+  // Recordings with more partners at once show that nothing holds them back.
+  if (steps.kind != Kind::steps || pattern.sizes.back() > kAtOnce) return false;
+  const bool waits = std::any_of(steps.body.begin(), steps.body.end(),
+                                 [](const Node& inner) { return inner.kind == Kind::wait; });
+  const auto goes_to_all = [&](TraceEvent::Kind kind) {
+    return std::any_of(steps.body.begin(), steps.body.end(), [&](const Node& inner) {
+      return inner.kind == Kind::operation && inner.operation == kind &&
+             (inner.relation.kind == Relation::Kind::shift ||
+              inner.relation.kind == Relation::Kind::shift_back ||
+              inner.relation.kind == Relation::Kind::exchange);
+    });
+  };
+  // Receives alone are not waited for before anything was sent.
+  return !waits && goes_to_all(TraceEvent::Kind::send) && goes_to_all(TraceEvent::Kind::receive);
+}
+
+std::vector<std::string> assumptions_at(const Pattern& pattern, std::uint32_t n) {
+  std::vector<std::string> texts;
+  const auto add = [&](std::string text) {
+    if (std::find(texts.begin(), texts.end(), text) == texts.end())
+      texts.push_back(std::move(text));
+  };
+  const std::string held_back = fmt::format(
+      "exchanges with all of {} ranks: it is assumed that they wait after each {} partners, as "
+      "MPICH does (MPIR_CVAR_ALLTOALL_THROTTLE); a recording of more than {} ranks would show it",
+      n, kAtOnce, kAtOnce);
+  for_each_node(pattern.program, [&](const Node& node) {
+    if (goes_to_all_at_once(pattern, node) && node.last.at(n) - node.first.at(n) >= kAtOnce) {
+      add(held_back);
+    }
+    const Exchange recorded = node.all_to_all.exchange;
+    if (recorded == Exchange::none) return;
+    const AllToAll there = all_to_all_at(pattern, node, n);
+    if (there.exchange != recorded) {
+      const bool bruck = there.exchange == Exchange::bruck || recorded == Exchange::bruck;
+      add(fmt::format(
+          "all-to-all exchanges of {:.0f} bytes a partner at {} ranks: {} is assumed, as MPICH "
+          "takes it {} {:.0f} bytes ({}); the recording of {} ranks has {}",
+          std::max(node.bytes.at(n), 0.0), n, name_of(there.exchange),
+          there.exchange == Exchange::pairwise ? "above" : "up to",
+          bruck ? kMostOfBruck : kMostOfScattered,
+          bruck ? "MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE" : "MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE",
+          pattern.sizes.back(), name_of(recorded)));
+    } else if (there.at_once != node.all_to_all.at_once && n > kAtOnce) {
+      add(held_back);
+    }
+  });
+  return texts;
+}
 
 Result<Pattern> find_pattern(std::span<const Trace> traces) {
   const Result<std::vector<Sample>> samples = samples_of(traces);

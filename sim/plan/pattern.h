@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "sim/formats/trace.h"
+#include "sim/plan/all_to_all.h"
 #include "sim/plan/law.h"
 #include "sim/plan/relation.h"
 
@@ -36,7 +37,13 @@ struct Node {
   std::uint64_t tag = 0;
   Law bytes;
   double step_ratio = 1;  // of the bytes of one step to those of the step before
-  Law compute;            // ns before it; of steps: before the first
+  // All-to-all exchange: that of the largest size. `usual`: each recorded size has the algorithm
+  // that MPICH takes there.
+  AllToAll all_to_all;
+  bool usual = false;
+  Law inside;  // ns between the messages of an all-to-all exchange; before a step within a tree
+  bool in_tree = false;  // some take several steps
+  Law compute;           // ns before it; of steps: before the first
   double compute_spread = 0;
   bool all_compute = false;  // also ranks that take no part in it
   // wait
@@ -56,9 +63,21 @@ struct Pattern {
   // Of the differences between the computation of ranks and repetitions, this part is played; see
   // make_plan().
   double imbalance = 1;
+  // All-to-all exchanges take the algorithm of the largest size, whatever the size of their
+  // messages, and go on with all partners at once unless a recording waits between.
+  bool as_recorded = false;
   double irregular = 0;  // share of the messages of the largest size
   double fit_error = 0;  // largest relative error of a law, by bytes and repetitions
 };
+
+// What an all-to-all exchange of the pattern is at n ranks; kAtOnce is assumed where no recording
+// has more partners.
+[[nodiscard]] AllToAll all_to_all_at(const Pattern& pattern, const Node& node, std::uint32_t n);
+// Steps to all ranks without a wait between, of recordings that have no more partners than kAtOnce.
+[[nodiscard]] bool goes_to_all_at_once(const Pattern& pattern, const Node& steps);
+// What is assumed of collectives at n ranks that no recording shows, in sentences that name the
+// threshold.
+[[nodiscard]] std::vector<std::string> assumptions_at(const Pattern& pattern, std::uint32_t n);
 
 // At least one trace; of several, different sizes.
 [[nodiscard]] Result<Pattern> find_pattern(std::span<const Trace> traces);

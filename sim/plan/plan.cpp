@@ -252,14 +252,15 @@ Result<Uncertainty> vary_costs(const Plan& plan, std::shared_ptr<const Pattern> 
                                const PlanOptions& options, const Runner& runner) {
   Uncertainty uncertainty;
   std::vector<double> times;
+  PlanOptions advised = options;
+  advised.policies = {plan.choice().policy};
+  advised.ranks_per_node = {plan.choice().ranks_per_node};
+  advised.budgets = {plan.choice().best().budget};
+  if (plan.choice().advised == 0) advised.budgets = {kNoBudget};
+  advised.within = kInfinite;
   for (std::uint32_t sample = 0; sample < options.samples; ++sample) {
     SplitMix64 random(options.seed * 1000 + sample);
-    PlanOptions one = options;
-    one.policies = {plan.choice().policy};
-    one.ranks_per_node = {plan.choice().ranks_per_node};
-    one.budgets = {plan.choice().best().budget};
-    one.within = kInfinite;
-    if (plan.choice().advised == 0) one.budgets = {kNoBudget};
+    PlanOptions one = advised;
     vary(&one.profile, [&](const ProfileValue& value) {
       // Half of them are within the error: 0.6745 standard deviations.
       constexpr double kHalf = 0.6745, kTurn = 6.283185307179586;
@@ -277,6 +278,14 @@ Result<Uncertainty> vary_costs(const Plan& plan, std::shared_ptr<const Pattern> 
     if (!choice.runs.back().ended()) continue;
     times.push_back(choice.runs.back().time);
     if (choice.slowdown(choice.runs.back()) <= options.within) ++uncertainty.within;
+  }
+  if (options.samples > 0 && !assumptions_at(*pattern, options.ranks).empty()) {
+    auto other = std::make_shared<Pattern>(*pattern);
+    other->as_recorded = true;
+    const Result<Prediction> predicted = predict(std::move(other), options.ranks, advised, runner);
+    if (!predicted) return predicted.status();
+    const Run& run = predicted.value().choices.front().runs.back();
+    if (run.ended()) times.push_back(uncertainty.as_recorded = run.time);
   }
   if (times.empty()) return uncertainty;
   std::sort(times.begin(), times.end());
@@ -394,6 +403,9 @@ Result<OwnError> own_error(std::span<const Trace> traces, const Plan& plan,
 void warn(Plan* plan) {
   auto& warnings = plan->warnings;
   warnings.insert(warnings.end(), plan->pattern.notes.begin(), plan->pattern.notes.end());
+  for (std::string& text : assumptions_at(plan->pattern, plan->asked.ranks)) {
+    warnings.push_back(std::move(text));
+  }
   if (plan->pattern.irregular > 0.01) {
     warnings.push_back(fmt::format(
         "{:.0f} % of the messages follow no known relation: at {} ranks their senders and "

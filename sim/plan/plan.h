@@ -75,6 +75,9 @@ struct Choice {
 struct Uncertainty {
   std::uint32_t samples = 0, within = 0;   // of those that ended: the advised budget stays within
   double least = 0, median = 0, most = 0;  // time, ps
+  // If collectives stay as the largest recording has them, where another algorithm is assumed
+  // (assumptions_at()): the time; within least and most. 0: nothing is assumed.
+  double as_recorded = 0;
 };
 
 // The largest recording, predicted from the smaller ones and as it was.

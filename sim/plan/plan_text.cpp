@@ -185,6 +185,12 @@ std::string format_plan(const Plan& plan) {
         u.samples, time_text(u.least), time_text(u.most), time_text(u.median),
         100 * plan.asked.within, u.within, u.samples);
   }
+  if (u.as_recorded > 0) {
+    text += fmt::format(
+        "Uncertainty: {} if collectives stay as recorded, which the range includes; see the "
+        "notes\n",
+        time_text(u.as_recorded));
+  }
   text += own_error_text(plan);
   for (const std::string& warning : plan.warnings) text += fmt::format("Note: {}\n", warning);
   text += "\nTo paste:\n";
@@ -242,7 +248,8 @@ std::string plan_json(const Plan& plan) {
                       {"within", u.within},
                       {"least_ps", u.least},
                       {"median_ps", u.median},
-                      {"most_ps", u.most}}},
+                      {"most_ps", u.most},
+                      {"as_recorded_ps", u.as_recorded}}},
                     {"own_error", std::move(own)},
                     {"warnings", plan.warnings},
                     {"real_seconds", plan.real_seconds}};

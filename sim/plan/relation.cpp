@@ -125,6 +125,8 @@ std::uint32_t reach(const Relation& r, std::uint32_t rank, std::uint32_t n,
     }
     case Kind::mirror:
       return n - 1 - rank;
+    case Kind::everyone:
+      return kEveryPeer;
     case Kind::blocks:
       break;
   }
@@ -204,6 +206,7 @@ bool Relation::is_indexed() const noexcept {
     case Kind::heap_child:
     case Kind::to_rank:
     case Kind::mirror:
+    case Kind::everyone:
     case Kind::blocks:
       return false;
     default:
@@ -251,6 +254,8 @@ std::string Relation::family() const {
       return "shifts in rows and columns";
     case Kind::mirror:
       return "mirror";
+    case Kind::everyone:
+      return "all to all";
     case Kind::blocks:
       break;
   }
@@ -315,8 +320,8 @@ std::vector<KnownMap> relations_at(std::uint32_t n) {
     simple(Kind::shift_part, i + 1);
     simple(Kind::shift_part_back, i + 1);
   }
-  for (const Kind kind :
-       {Kind::tree_parent, Kind::fan_parent, Kind::heap_parent, Kind::transpose, Kind::mirror}) {
+  for (const Kind kind : {Kind::tree_parent, Kind::fan_parent, Kind::heap_parent, Kind::transpose,
+                          Kind::mirror, Kind::everyone}) {
     simple(kind, 0);
   }
   simple(Kind::heap_child, 0);

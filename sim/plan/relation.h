@@ -16,6 +16,7 @@
 namespace turnout::sim::plan {
 
 inline constexpr std::uint32_t kNoPeer = 0xffffffff;
+inline constexpr std::uint32_t kEveryPeer = 0xfffffffe;  // of an all-to-all exchange
 
 // Who takes part.
 enum class Part : std::uint8_t { all, even, odd, lower_half, upper_half };
@@ -49,8 +50,9 @@ struct Relation {
     row_shift_back,
     column_shift,
     column_shift_back,
-    mirror,  // n - 1 - rank
-    blocks,  // what no rule explains: ranks in blocks as they were recorded
+    mirror,    // n - 1 - rank
+    everyone,  // kEveryPeer, of all ranks
+    blocks,    // what no rule explains: ranks in blocks as they were recorded
   };
   Kind kind = Kind::blocks;
   // Of grids: dimensions, periodic or not, and what part of the ranks is on it.

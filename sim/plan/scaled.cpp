@@ -21,16 +21,12 @@ std::uint64_t whole(double value, std::uint64_t most) {
 
 class Flattener {
  public:
-  Flattener(std::uint32_t ranks, std::uint64_t most_repeats, double imbalance,
-            std::uint32_t largest, ScaledProgram* out)
-      : ranks_(ranks),
-        most_repeats_(most_repeats),
-        imbalance_(imbalance),
-        largest_(largest),
-        out_(out) {}
+  Flattener(const Pattern& pattern, std::uint32_t ranks, std::uint64_t most_repeats,
+            ScaledProgram* out)
+      : pattern_(pattern), ranks_(ranks), most_repeats_(most_repeats), out_(out) {}
 
-  void flatten(const std::vector<Node>& program) {
-    for (const Node& node : program) {
+  void flatten() {
+    for (const Node& node : pattern_.program) {
       const double cut = add(node, false, true);
       const double messages = std::exchange(messages_, 0);
       out_->messages += messages;
@@ -46,22 +42,28 @@ class Flattener {
     one.relation = node.relation;
     one.block = node.block.get();
     one.compute = std::max(node.compute.at(ranks_), 0.0);
-    one.compute_spread = node.compute_spread * imbalance_;
+    one.compute_spread = node.compute_spread * pattern_.imbalance;
     one.all_compute = node.all_compute;
     if (node.kind == Node::Kind::wait) {
       one.kind = Instruction::Kind::wait;
       one.all = node.all;
-      one.back = node.back;
+      for (const std::uint32_t back : node.back) one.back.push_back(reach_of(back));
       one.indexed = in_steps;
       out_->list.push_back(std::move(one));
       return 1;
     }
+    if (node.all_to_all.exchange != Exchange::none) {
+      add_all_to_all(node, one);
+      return 1;
+    }
     if (node.kind == Node::Kind::operation) {
+      widths_.push_back(1);
       one.operation = node.operation;
       one.bytes = std::max(node.bytes.at(ranks_), 0.0);
       one.step_ratio = node.step_ratio;
       one.indexed = in_steps;
       one.tag = node.tag;
+      one.inside = std::max(node.inside.at(ranks_), 0.0);
       if (node.operation != TraceEvent::Kind::receive) messages_ += taking_part(one);
       out_->list.push_back(std::move(one));
       return 1;
@@ -84,22 +86,9 @@ class Flattener {
           static_cast<std::int32_t>(std::llround(std::clamp(node.last.at(ranks_), -1.0, 2e9)));
       const std::int64_t steps = std::int64_t{one.way} * (std::int64_t{last} - one.first) + 1;
       one.count = steps > 0 ? static_cast<std::uint64_t>(steps) : 0;
-      const bool waits = std::any_of(node.body.begin(), node.body.end(), [](const Node& inner) {
-        return inner.kind == Node::Kind::wait;
-      });
-      // Recordings with more partners than that at once show that nothing holds them back.
-      // Receives alone are not waited for before anything was sent.
-      const auto goes_to_all = [&](TraceEvent::Kind kind) {
-        return std::any_of(node.body.begin(), node.body.end(), [&](const Node& inner) {
-          return inner.kind == Node::Kind::operation && inner.operation == kind &&
-                 (inner.relation.kind == Relation::Kind::shift ||
-                  inner.relation.kind == Relation::Kind::shift_back ||
-                  inner.relation.kind == Relation::Kind::exchange);
-        });
-      };
-      const bool to_all =
-          goes_to_all(TraceEvent::Kind::send) && goes_to_all(TraceEvent::Kind::receive);
-      if (to_all && !waits && largest_ <= kAtOnce && one.count > kAtOnce) one.group = kAtOnce;
+      if (one.count > kAtOnce && !pattern_.as_recorded && goes_to_all_at_once(pattern_, node)) {
+        one.group = kAtOnce;
+      }
     }
     const std::size_t begin = out_->list.size();
     const std::uint64_t count = one.count;
@@ -115,6 +104,104 @@ class Flattener {
     out_->list.push_back(std::move(end));
     messages_ = before + messages_ * static_cast<double>(count);
     return cut;
+  }
+
+  // So many operations of the pattern back, in operations of a rank.
+  [[nodiscard]] std::uint32_t reach_of(std::uint32_t back) const {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 1; i <= back; ++i) {
+      sum += i <= widths_.size() ? widths_[widths_.size() - i] : 1;
+    }
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(sum, 0xffffffff));
+  }
+
+  void add_message(const Node& node, TraceEvent::Kind operation, Relation::Kind relation,
+                   std::int32_t index, double bytes, double compute) {
+    Instruction one;
+    one.operation = operation;
+    one.relation.kind = relation;
+    one.relation.index = index;
+    one.bytes = bytes;
+    one.tag = node.tag;
+    one.compute = compute;
+    one.with_all = true;
+    out_->list.push_back(std::move(one));
+  }
+  void add_wait(std::uint32_t for_last) {
+    Instruction wait;
+    wait.kind = Instruction::Kind::wait;
+    for (std::uint32_t back = for_last; back > 0; --back) wait.back.push_back(back);
+    out_->list.push_back(std::move(wait));
+  }
+  // One after the other, with indexes from first to last.
+  template <class Body>
+  void add_steps(std::uint32_t first, std::uint32_t last, Body&& body) {
+    Instruction steps;
+    steps.kind = Instruction::Kind::steps;
+    steps.first = static_cast<std::int32_t>(first);
+    steps.count = last - first + 1;
+    const std::size_t begin = out_->list.size();
+    out_->list.push_back(std::move(steps));
+    body();
+    for (std::size_t i = begin + 1; i < out_->list.size(); ++i) out_->list[i].indexed = true;
+    Instruction end;
+    end.kind = Instruction::Kind::end;
+    end.other = static_cast<std::uint32_t>(begin);
+    out_->list[begin].other = static_cast<std::uint32_t>(out_->list.size());
+    out_->list.push_back(std::move(end));
+  }
+
+  // `before`: what comes before its first message.
+  void add_all_to_all(const Node& node, const Instruction& before) {
+    using Message = TraceEvent::Kind;
+    using Way = Relation::Kind;
+    const AllToAll what = all_to_all_at(pattern_, node, ranks_);
+    const double bytes = std::max(node.bytes.at(ranks_), 0.0);
+    const double inside = std::max(node.inside.at(ranks_), 0.0);
+    const std::size_t begin = out_->list.size();
+    std::uint64_t steps = ranks_ - 1;
+    switch (what.exchange) {
+      case Exchange::bruck: {
+        steps = static_cast<std::uint64_t>(std::bit_width(ranks_ - 1));
+        for (std::int32_t bit = 0; std::uint64_t{1} << bit < ranks_; ++bit) {
+          double blocks = 0;
+          for (std::uint32_t k = 1; k < ranks_; ++k) blocks += k >> bit & 1;
+          const double each = inside / static_cast<double>(steps);
+          add_message(node, Message::receive, Way::shift_bit_back, bit, bytes * blocks, 0);
+          add_message(node, Message::send, Way::shift_bit, bit, bytes * blocks, each);
+          add_wait(2);
+        }
+        break;
+      }
+      case Exchange::pairwise: {
+        const bool power = std::has_single_bit(ranks_);
+        add_steps(1, ranks_ - 1, [&] {
+          add_message(node, Message::receive, power ? Way::exchange : Way::shift_back, 0, bytes, 0);
+          add_message(node, Message::send, power ? Way::exchange : Way::shift, 0, bytes,
+                      inside / (ranks_ - 1));
+          add_wait(2);
+        });
+        break;
+      }
+      default: {
+        const std::uint32_t group = what.at_once == 0 ? ranks_ : what.at_once;
+        for (std::uint32_t first = 1, end = 0; first < ranks_; first = end) {
+          end = std::min(first / group * group + group, ranks_);
+          add_steps(first, end - 1,
+                    [&] { add_message(node, Message::receive, Way::shift, 0, bytes, 0); });
+          add_steps(first, end - 1, [&] {
+            add_message(node, Message::send, Way::shift_back, 0, bytes, inside / (ranks_ - 1));
+          });
+          add_wait(2 * (end - first));
+        }
+        break;
+      }
+    }
+    // Of steps it comes before the first; of Bruck's algorithm the first is a message.
+    out_->list[begin].compute = before.compute;
+    out_->list[begin].compute_spread = before.compute_spread;
+    messages_ += static_cast<double>(steps) * ranks_;
+    widths_.push_back(2 * steps);
   }
 
   // Of many ranks, some.
@@ -133,11 +220,11 @@ class Flattener {
     return some / asked * ranks_;
   }
 
+  const Pattern& pattern_;
   std::uint32_t ranks_;
   std::uint64_t most_repeats_;
-  double imbalance_;
-  std::uint32_t largest_;  // number of ranks that was recorded
   ScaledProgram* out_;
+  std::vector<std::uint64_t> widths_;  // operations of a rank, by operation of the pattern so far
   double messages_ = 0, all_ = 0;
 };
 
@@ -205,8 +292,7 @@ Result<std::shared_ptr<const ScaledProgram>> scale(std::shared_ptr<const Pattern
   program->group_wait.kind = Instruction::Kind::wait;
   program->group_wait.all = true;
   program->ranks = ranks;
-  Flattener(ranks, most_repeats, pattern->imbalance, pattern->sizes.back(), program.get())
-      .flatten(pattern->program);
+  Flattener(*pattern, ranks, most_repeats, program.get()).flatten();
   program->end_compute = std::max(pattern->end_compute.at(ranks), 0.0);
   program->pattern = std::move(pattern);
   if (program->messages < kMostChecked) {
@@ -291,7 +377,8 @@ Walk::Step Walk::next() {
         if (one.step_ratio != 1 && !frames_.empty()) {
           bytes *= std::pow(one.step_ratio, static_cast<double>(frames_.back().done));
         }
-        return {&one, peer, whole(bytes, kMostTraceBytes), number, before(computing(one))};
+        return {&one, peer, whole(bytes, kMostTraceBytes), number,
+                before(computing(one) + one.inside)};
       }
     }
   }
@@ -320,6 +407,7 @@ std::string fingerprint(const ScaledProgram& program) {
     hash.add(one.step_ratio);
     hash.add(one.compute);
     hash.add(one.compute_spread);
+    hash.add(one.inside);
     for (const std::uint32_t back : one.back) hash.add(std::uint64_t{back});
     if (one.block == nullptr) continue;
     for (const std::uint32_t peer : *one.block) hash.add(std::uint64_t{peer});

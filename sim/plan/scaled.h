@@ -32,9 +32,11 @@ struct Instruction {
   std::uint32_t other = 0;   // loop, steps: their end; end: their beginning
   bool all_compute = false;  // see Node
   bool indexed = false;      // its relation takes the index of the steps around it
+  bool with_all = false;     // of an all-to-all exchange
   Relation relation;
   const std::vector<std::uint32_t>* block = nullptr;
   double bytes = 0, step_ratio = 1, compute = 0, compute_spread = 0;
+  double inside = 0;  // start: ns before it, of those who take part
   std::uint64_t tag = 0;
   std::vector<std::uint32_t> back;
 };
@@ -51,10 +53,6 @@ struct ScaledProgram {
   double messages = 0;                     // that are played, of all ranks, about
   std::shared_ptr<const Pattern> pattern;  // what blocks point into
 };
-
-// Partners of a collective to which messages are under way at one time, where there are more than
-// any recording had: MPICH's MPIR_CVAR_ALLTOALL_THROTTLE.
-inline constexpr std::uint64_t kAtOnce = 32;
 
 // `most_repeats`: of an outer loop; 0: all.
 [[nodiscard]] Result<std::shared_ptr<const ScaledProgram>> scale(

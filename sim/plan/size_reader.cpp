@@ -116,7 +116,7 @@ class SizeReader {
   }
   // Of all ranks, at the size of the program.
   [[nodiscard]] static double operations_of(const Draft& draft) {
-    if (draft.kind == Kind::operation) return draft.item.compute.count;
+    if (draft.kind == Kind::operation) return draft.item.takers;
     double count = 0;
     for (const Draft& inner : draft.body) count += operations_of(inner);
     return count;
@@ -179,7 +179,9 @@ class SizeReader {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (peers[rank] == kNoPeer) continue;
       const Start& start = ranks_[rank].list[at_[rank]++];
-      seen->compute.add(start.early + start.compute);
+      (start.goes_on ? seen->inside : seen->compute).add(start.early + start.compute);
+      if (start.peer == kEveryPeer) seen->inside.add(start.inside);
+      seen->all_to_all = start.all_to_all;
     }
   }
 
@@ -204,7 +206,8 @@ class SizeReader {
     std::vector<std::uint32_t> peers(ranks_.size(), kNoPeer);
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const auto& list = ranks_[rank].list;
-      if (at_[rank] < list.size() && list[at_[rank]].kind == kind) {
+      if (at_[rank] < list.size() && list[at_[rank]].kind == kind &&
+          list[at_[rank]].peer != kEveryPeer) {
         peers[rank] = list[at_[rank]].peer;
       }
     }

@@ -18,7 +18,8 @@ namespace turnout::sim::plan {
 struct Seen {
   bool seen = false;
   double bytes = 0;
-  Amount compute;
+  Amount compute, inside;
+  AllToAll all_to_all;
   std::uint64_t count = 0;
   std::int32_t first = 0, last = 0;
   std::vector<Relation> possible;

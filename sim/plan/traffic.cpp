@@ -14,6 +14,7 @@ constexpr std::uint32_t kMostRanks = 256;  // that are walked
 // The steps of a collective say more than their relation.
 std::string kind_of(const Instruction& one, std::uint64_t steps, std::uint32_t n) {
   using Kind = Relation::Kind;
+  if (one.with_all) return "all to all";
   if (one.block != nullptr) return "irregular";
   if (!one.indexed) return one.relation.family();
   switch (one.relation.kind) {

@@ -203,6 +203,110 @@ TEST(Pattern, AllToAllOfManyRanksWaitsInGroups) {
   });
 }
 
+// MPICH's all-to-all exchange of so many bytes in all, divided among the ranks twice.
+void exchange_as_mpich(Writer& out, std::uint32_t rank, std::uint32_t n, std::uint64_t all) {
+  const std::uint64_t bytes = all / n / n;
+  switch (usual_exchange(n, static_cast<double>(bytes))) {
+    case Exchange::pairwise:
+      for (std::uint32_t k = 1; k < n; ++k) {
+        out.receive(rank ^ k, bytes);
+        out.send(rank ^ k, bytes);
+        out.wait_all();
+      }
+      break;
+    case Exchange::bruck:
+      for (std::uint32_t distance = 1; distance < n; distance *= 2) {
+        out.receive((rank + n - distance) % n, bytes * n / 2);
+        out.send((rank + distance) % n, bytes * n / 2);
+        out.wait_all();
+      }
+      break;
+    default:
+      for (std::uint32_t first = 0; first < n; first += kAtOnce) {
+        const std::uint32_t end = std::min(first + kAtOnce, n);
+        for (std::uint32_t k = std::max(first, 1U); k < end; ++k) {
+          out.receive((rank + k) % n, bytes);
+        }
+        for (std::uint32_t k = std::max(first, 1U); k < end; ++k) {
+          out.send((rank + n - k) % n, bytes);
+        }
+        out.wait_all();
+      }
+  }
+}
+
+// 8 ranks exchange in pairs; more than 32 wait after each 32, oneself included; 512 and more take
+// Bruck's algorithm.
+TEST(Pattern, AllToAllTakesTheAlgorithmOfItsSize) {
+  for (const std::uint32_t to : {64U, 128U, 512U}) {
+    expect_scales(
+        [](Writer& out, std::uint32_t rank, std::uint32_t n) {
+          for (int round = 0; round < 3; ++round) {
+            exchange_as_mpich(out, rank, n, std::uint64_t{1} << 23);
+            exchange_as_mpich(out, rank, n, std::uint64_t{1} << 25);
+          }
+        },
+        to);
+  }
+}
+
+TEST(Pattern, SaysWhatNoRecordingShows) {
+  const Result<Pattern> pattern = find_pattern(
+      traces_of([](Writer& out, std::uint32_t rank,
+                   std::uint32_t n) { exchange_as_mpich(out, rank, n, std::uint64_t{1} << 23); },
+                {8, 16, 32}));
+  ASSERT_TRUE(pattern.ok()) << pattern.status().text();
+  EXPECT_TRUE(assumptions_at(pattern.value(), 32).empty());
+  const auto at_64 = assumptions_at(pattern.value(), 64),
+             at_512 = assumptions_at(pattern.value(), 512);
+  ASSERT_EQ(at_64.size(), 1U);
+  EXPECT_NE(at_64[0].find("MPIR_CVAR_ALLTOALL_THROTTLE"), std::string::npos) << at_64[0];
+  ASSERT_EQ(at_512.size(), 1U);
+  EXPECT_NE(at_512[0].find("MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE"), std::string::npos) << at_512[0];
+  Pattern as_recorded = pattern.value();
+  as_recorded.as_recorded = true;
+  EXPECT_TRUE(assumptions_at(as_recorded, 512).empty());
+}
+
+// Recordings of more ranks than MPICH has under way at once, of a library that does not wait.
+TEST(Pattern, AllToAllOfALibraryThatDoesNotWait) {
+  expect_scales(
+      [](Writer& out, std::uint32_t rank, std::uint32_t n) {
+        for (std::uint32_t k = 1; k < n; ++k) out.receive((rank + k) % n, 1024);
+        for (std::uint32_t k = 1; k < n; ++k) out.send((rank + n - k) % n, 1024);
+        out.wait_all();
+      },
+      128, {16, 32, 64});
+}
+
+// Within a tree, who goes on computes for as long whatever the number of ranks.
+TEST(Pattern, StepsOfATreeFollowEachOther) {
+  const RankBody body = [](Writer& out, std::uint32_t rank, std::uint32_t n) {
+    out.compute(6'400'000 / n);
+    for (std::uint32_t bit = 1; bit < n; bit *= 2) {
+      if (bit > 1) out.compute(5'000);
+      if ((rank & bit) != 0) {
+        out.send(rank - bit, 64);
+        out.wait_all();
+        break;
+      }
+      out.receive(rank + bit, 64);
+      out.wait_all();
+    }
+  };
+  const Result<Pattern> pattern = find_pattern(traces_of(body, {8, 16, 32}));
+  ASSERT_TRUE(pattern.ok()) << pattern.status().text();
+  const auto program = scale(std::make_shared<const Pattern>(pattern.value()), 64);
+  ASSERT_TRUE(program.ok()) << program.status().text();
+  Walk root(*program.value(), 0, 1);
+  double computed = 0;
+  for (Walk::Step step = root.next();; step = root.next()) {
+    computed += step.compute;
+    if (step.instruction == nullptr) break;
+  }
+  EXPECT_NEAR(computed, 100'000 + 5 * 5'000, 8'000);  // six steps
+}
+
 void halo(Writer& out, std::uint32_t rank, std::uint32_t n, std::size_t dimensions, bool periodic,
           std::uint64_t points) {
   const Extents extents = balanced(n, dimensions);
