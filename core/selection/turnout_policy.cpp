@@ -180,7 +180,6 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
          post_switch = 0, post_rc = 0;
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (to[i] == from[i]) continue;
-    const double n = messages(i);
     const double busy_sender = std::clamp<double>(sources_[i].feedback.busy, 0, 1);
     const double busy_receiver = this->busy_receiver();
     const double busy = std::max(busy_sender, busy_receiver);
@@ -188,13 +187,17 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
     for (const auto& [kind, sign] : {std::pair{to[i], 1.0}, std::pair{from[i], -1.0}}) {
       if (!over_ring(kind)) continue;
       const bool rc = kind == ChannelKind::rc_rdma;
+      // What is gained with some probability errs by as much less.
+      const bool exists = rc ? rc_exists(sources_[i]) : over_ring(sources_[i].current);
+      const double expected = exists ? 1 : input_.terms.repaid;
+      const double n = expected * messages(i), waits = expected * waits_;
       base += sign * n * (1 - busy);
       (rc ? r : d) += sign * n * (1 - busy);
-      polls += sign * (n > 0 ? waits_ / 2 : silent_share(waits_ / 2));
+      polls += sign * (n > 0 ? waits / 2 : silent_share(waits / 2));
       busy_base += sign * n * busy_receiver;
       (rc ? busy_rc : busy_dc) += sign * n * busy_receiver;
       credits += sign * n * (1 - busy_receiver) / std::max(input_.terms.ring_entries, 1u);
-      waited += sign * (rc ? shares_[i].rc_waited : shares_[i].dc_waited);
+      waited += sign * expected * (rc ? shares_[i].rc_waited : shares_[i].dc_waited);
       if (rc) {
         latency += sign * n * (1 - busy) * switched;
         post_dc += sign * n * busy_sender * (1 - switched);
@@ -205,7 +208,7 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
         setup_dc += sign;
       }
     }
-    if (n > 0) {
+    if (const double n = messages(i); n > 0) {
       const double each = (worth(i, to[i]) - worth(i, from[i])) / n;
       counts += n * each * each;
     }

@@ -311,6 +311,17 @@ TEST(SelectTurnout, RingsThatDelayAllMessagesAreNotTaken) {
   EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_sendrecv), 0u);
 }
 
+// Where few set-ups repaid it takes more messages. There are as many that suffice.
+TEST(SelectTurnout, SetUpsThatMayNotRepayNeedMoreMessages) {
+  TurnoutWorld w;
+  w.add(1, 400);
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_sendrecv), 0u);
+  w.terms.repaid = 0.25;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_sendrecv), 1u);
+  w.sources[0].messages = 1'000'000;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_sendrecv), 0u);
+}
+
 // No more are asked for than can be made within a window, those under way counted.
 TEST(SelectTurnout, QueuePairsAreMadeOneByOne) {
   TurnoutWorld w;
