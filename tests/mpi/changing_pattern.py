@@ -40,19 +40,22 @@ def sources_of(reports, distance):
                 yield report, source, peer
 
 
-def setup_time(report):
-    """What a queue pair takes by the costs that this process decides with, nanoseconds."""
-    return next(cost["value"] for cost in report["selection"]["costs"] if cost["name"] == "setup.rc_time")
+def setup_time(reports):
+    """What a queue pair took from its request to its first use, nanoseconds: the median of the job."""
+    outcomes = [decision["outcome"] for report in reports for decision in report["decisions"]
+                if decision["to"] == "RC-RDMA"]
+    done = [re.fullmatch(r"done in (\d+) us", outcome) for outcome in outcomes]
+    return statistics.median(int(match[1]) for match in done if match) * 1000
 
 
-def judge(report, source, peer, began):
-    """(description of the pair, set-up times until its last change, whether it is as it should be)"""
+def judge(report, source, peer):
+    """(description of the pair, when its last change was, whether it is as it should be)"""
     spans = peer["receive"]["spans"]
     channels = [span["channel"] for span in spans]
     left = next((i for i, channel in enumerate(channels) if channel not in FIRST), len(channels))
     good = left < len(channels) and not FIRST.intersection(channels[left:])
-    since = report["started_unix_ns"] + spans[-1]["since_ns"] - began
-    return f"rank {source} -> rank {report['rank']}: {', '.join(channels)}", since / setup_time(report), good
+    since = report["started_unix_ns"] + spans[-1]["since_ns"]
+    return f"rank {source} -> rank {report['rank']}: {', '.join(channels)}", since, good
 
 
 def main():
@@ -74,13 +77,14 @@ def main():
         if done.returncode != 0 or "all right" not in done.stdout:
             raise SystemExit(f"{program.name} ended with {done.returncode}\n{done.stdout}")
         began = int(re.findall(r"begins at (\d+)", done.stdout)[-1])
-        pairs = [judge(*pair, began)
-                 for pair in sources_of(read_reports(folder / "reports"), args.distances[-1])]
+        reports = read_reports(folder / "reports")
+    pairs = [judge(*pair) for pair in sources_of(reports, args.distances[-1])]
     if len(pairs) != args.ranks:
         raise SystemExit(f"reports tell of {len(pairs)} pairs at distance {args.distances[-1]}, expected {args.ranks}")
-    for text, setups, good in pairs:
-        print(f"{text}; last change after {setups:.1f} set-up times{'' if good else ' (wrong)'}")
-    print(f"median {statistics.median(setups for _, setups, _ in pairs):.1f} set-up times")
+    setup = setup_time(reports)
+    for text, since, good in pairs:
+        print(f"{text}; last change after {(since - began) / setup:.1f} set-up times{'' if good else ' (wrong)'}")
+    print(f"a set-up took {setup / 1e6:.2f} ms; median {statistics.median(p[1] - began for p in pairs) / setup:.1f} of them")
     if not all(good for _, _, good in pairs):
         raise SystemExit("a pair has no channel of its own, or went back to the first one")
 
