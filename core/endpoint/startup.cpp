@@ -78,6 +78,14 @@ Status Startup::choose_default_channel() {
   return {};
 }
 
+// Initiators that return credits, beside so many that send data.
+std::uint64_t Startup::credits_beside(std::uint64_t data) const noexcept {
+  const Settings& settings = context_.settings;
+  const bool follow = context_.traits.uses_feedback && !context_.over_datagrams() &&
+                      !settings.is_given("credit_qps");
+  return follow ? selection::credit_dcis(data) : settings.credit_qps;
+}
+
 // Derives the limits of the policy `turnout` from costs and budget, unless they were set. The
 // memory that they need at the start fits every budget that fits the minimum.
 void Startup::limits_from_costs() {
@@ -94,10 +102,9 @@ void Startup::limits_from_costs() {
     allow(std::clamp<std::uint64_t>(context_.account.budget() / each, 1, settings.max_channels));
   }
   constexpr std::uint64_t kFewest = 4;
-  const bool credits = !settings.is_given("credit_qps") && !context_.over_datagrams();
   const auto use = [&](std::uint64_t data) {
+    settings.credit_qps = credits_beside(data);
     settings.data_qps = data;
-    if (credits) settings.credit_qps = selection::credit_dcis(data);
   };
   const auto too_many = [&] {
     return dc_pool_bytes(Object::dc_data_pool, settings.data_qps, 0) >
@@ -108,7 +115,7 @@ void Startup::limits_from_costs() {
   while (!fits_at_start()) {
     if (initiators && settings.data_qps > kFewest) {
       use(settings.data_qps / 2);
-    } else if (credits && settings.credit_qps > selection::credit_dcis(0)) {
+    } else if (settings.credit_qps > credits_beside(0)) {
       settings.credit_qps /= 2;
     } else if (connections && settings.max_active_rc > 1) {
       allow(settings.max_active_rc / 2);
@@ -215,16 +222,20 @@ bool Startup::settles_for_fewer(const Status& failure) {
   const bool exhausted = failure.sys_errno() == ENOMEM || failure.sys_errno() == EAGAIN;
   const std::size_t least = context_.data_targets();
   if (!exhausted || settings.data_qps <= least) return false;
-  // What there was room for, less what comes after it.
+  // As many as there was room for, with what comes after them.
   const std::size_t made = resources_.pool(Purpose::data).size();
-  const std::size_t others =
-      least + settings.credit_qps + context_.credit_targets() + 2 * settings.establishment_qps;
-  const std::size_t fewer = std::max(least, made - std::min(others, made));
+  const auto others = [&](std::size_t data) {
+    const std::size_t credits = credits_beside(data);
+    return least + credits + std::min(credits, kMaxCreditQps) + 2 * settings.establishment_qps;
+  };
+  std::size_t fewer = std::clamp<std::size_t>(made, least, settings.data_qps - 1);
+  while (fewer > least && fewer + others(fewer) > made) --fewer;
   TURNOUT_LOG(
       endpoint, warn,
       "{}; continuing with {} queue pairs that send data instead of {}; set TURNOUT_DATA_QPS "
       "to ask for fewer",
       failure.text(), fewer, settings.data_qps);
+  settings.credit_qps = credits_beside(fewer);
   settings.data_qps = fewer;
   resources_.queues.clear();
   for (const Purpose purpose : {Purpose::data, Purpose::credit, Purpose::establishment})
