@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <cstring>
 
@@ -23,7 +24,7 @@ void begin(ReceiveQueue& queue, Mlx5ReceiveRecord& record,
   record.doorbell = where.doorbell;
   record.entries = where.entries;
   record.stride = where.stride;
-  record.user_index = where.user_index;
+  std::atomic_ref(record.user_index).store(where.user_index, std::memory_order_relaxed);
   record.entries_are = where.entries_are;
   record.fetched = record.becomes = 0;
   record.fetching = 0;
@@ -121,8 +122,10 @@ std::uint32_t Mlx5Queues::user_index_of(const Completion& done) const noexcept {
   // A receive of an XRC target is told as its shared queue's, which its id names.
   const std::uint32_t index = done.qpn & (kMaxQps - 1);
   const bool of_shared = done.send == 0 && fabric.qp(index).kind == QpKind::xrc_tgt;
-  return of_shared || done.send != 0 ? unpack(done.wr_id).user_index
-                                     : fabric.mlx5_qp(index).user_index;
+  if (of_shared || done.send != 0) return unpack(done.wr_id).user_index;
+  // Written before the queue pair took messages. That order passes through the sender's process,
+  // and no lock that is held here shows it.
+  return std::atomic_ref(fabric.mlx5_qp(index).user_index).load(std::memory_order_relaxed);
 }
 
 void Mlx5Queues::move_entries(std::uint32_t index, CqRecord& cq) noexcept {
