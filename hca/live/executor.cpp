@@ -227,13 +227,7 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
                                 : reads ? memory.read(part.data, place, part.length)
                                         : memory.write(place, part.data, part.length));
     if (moved != Access::ok) {
-      if (takes && moved != Access::unreachable) {
-        deliver(qp, wqe, target, receive,
-                flushed_receive(receive.wr_id, target.number, IBV_WC_RECV_RDMA_WITH_IMM));
-      }
-      qp.record->taken.store(0, std::memory_order_release);
-      if (moved == Access::unreachable) return Step::no_answer;
-      return remote_failure(target, moved, IBV_EVENT_QP_FATAL);
+      return refuse_rdma(qp, wqe, target, takes ? &receive : nullptr, moved, IBV_EVENT_QP_FATAL);
     }
     if (place.direct != nullptr) place.direct += part.length;
     place.remote += part.length;
@@ -255,6 +249,18 @@ void Executor::deliver_imm(Qp& qp, const SendWqe& wqe, const RequestTarget& targ
   entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
   entry.flags = IBV_WC_WITH_IMM;
   deliver(qp, wqe, target, receive, entry);
+}
+
+Attempt Executor::refuse_rdma(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
+                              const TakenReceive* receive, Access moved,
+                              ibv_event_type event) noexcept {
+  if (receive != nullptr && moved != Access::unreachable) {
+    deliver(qp, wqe, target, *receive,
+            flushed_receive(receive->wr_id, target.number, IBV_WC_RECV_RDMA_WITH_IMM));
+  }
+  qp.record->taken.store(0, std::memory_order_release);
+  if (moved == Access::unreachable) return Step::no_answer;
+  return remote_failure(target, moved, event);
 }
 
 Attempt Executor::run_rdma_indirect(Qp& qp, SendWqe& wqe, const RequestTarget& target,
@@ -279,13 +285,8 @@ Attempt Executor::run_rdma_indirect(Qp& qp, SendWqe& wqe, const RequestTarget& t
     const Access moved =
         judge(target, indirect_keys.move(qp, target.number, target.pd, at, use, part.data));
     if (moved != Access::ok) {
-      if (takes && moved != Access::unreachable) {
-        deliver(qp, wqe, target, receive,
-                flushed_receive(receive.wr_id, target.number, IBV_WC_RECV_RDMA_WITH_IMM));
-      }
-      qp.record->taken.store(0, std::memory_order_release);
-      if (moved == Access::unreachable) return Step::no_answer;
-      return remote_failure(target, moved, IBV_EVENT_QP_ACCESS_ERR);
+      return refuse_rdma(qp, wqe, target, takes ? &receive : nullptr, moved,
+                         IBV_EVENT_QP_ACCESS_ERR);
     }
     at.address += part.length;
   }
@@ -570,8 +571,7 @@ bool Executor::names_indirect(const SendWqe& wqe) const noexcept {
 
 bool Executor::move_pieces(Qp& qp, const SendWqe& wqe, IndirectKeys::Use use,
                            std::uint8_t* bytes) noexcept {
-  const bool writes = use == IndirectKeys::Use::write || use == IndirectKeys::Use::check_write;
-  const unsigned rights = writes ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+  const unsigned rights = IndirectKeys::local_rights(use);
   const std::uint32_t pd = qp.record->pd;
   bool moved = true;
   for (std::uint32_t i = 0; moved && i < wqe.num_sge; ++i) {

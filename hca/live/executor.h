@@ -74,6 +74,11 @@ class Executor : LiveParts {
   [[nodiscard, gnu::noinline]] Attempt run_rdma_indirect(Qp& qp, SendWqe& wqe,
                                                          const RequestTarget& target,
                                                          const Segments& local) noexcept;
+  // It has reached the target but not moved its bytes. `receive`: that it took; null: none.
+  [[nodiscard, gnu::noinline]] Attempt refuse_rdma(Qp& qp, const SendWqe& wqe,
+                                                   const RequestTarget& target,
+                                                   const TakenReceive* receive, Access moved,
+                                                   ibv_event_type event) noexcept;
   void deliver_imm(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
                    const TakenReceive& receive, std::uint64_t length) noexcept;
   [[nodiscard]] Attempt run_atomic(Qp& qp, SendWqe& wqe, const RequestTarget& target,

@@ -55,9 +55,6 @@ unsigned changed_rights(unsigned rights, const KeyChange& change) noexcept {
 constexpr bool is_check(IndirectKeys::Use use) noexcept {
   return use == IndirectKeys::Use::check_read || use == IndirectKeys::Use::check_write;
 }
-constexpr bool is_write(IndirectKeys::Use use) noexcept {
-  return use == IndirectKeys::Use::write || use == IndirectKeys::Use::check_write;
-}
 
 // Of a record that may change under our hands: what was checked is what is used.
 std::span<KeyEntry> entries_of(const Fabric& fabric, const MrRecord& record) noexcept {
@@ -293,7 +290,7 @@ Access IndirectKeys::move(Qp& qp, std::uint32_t number, std::uint32_t pd, const 
   if (const Access found = open(part, number, pd, list); found != Access::indirect) return found;
   KeyCursor cursor(list.entries, list.log_entry);
   if (!cursor.seek(part.address - list.start)) return Access::bad_bounds;
-  const unsigned rights = is_write(use) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+  const unsigned rights = local_rights(use);
   Batch batch(local, use);
   for (std::uint64_t left = part.length; left > 0;) {
     Hazards::name(fabric, qp, number, part.key);

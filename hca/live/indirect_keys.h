@@ -55,6 +55,11 @@ class IndirectKeys : LiveParts {
   // What a request does with the bytes: reads them into ours, writes ours to them, or only finds
   // out whether it might.
   enum class Use : std::uint8_t { read, write, check_read, check_write };
+  // What it asks of the regions that the bytes are in, IBV_ACCESS_*.
+  [[nodiscard]] static constexpr unsigned local_rights(Use use) noexcept {
+    const bool writes = use == Use::write || use == Use::check_write;
+    return writes ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+  }
   struct Part {
     std::uint32_t key = 0;
     std::uint64_t address = 0, length = 0;
