@@ -86,6 +86,11 @@ std::uint64_t Startup::credits_beside(std::uint64_t data) const noexcept {
   return follow ? selection::credit_dcis(data) : settings.credit_qps;
 }
 
+void Startup::use_initiators(std::uint64_t data) noexcept {
+  context_.settings.credit_qps = credits_beside(data);
+  context_.settings.data_qps = data;
+}
+
 // Derives the limits of the policy `turnout` from costs and budget, unless they were set. The
 // memory that they need at the start fits every budget that fits the minimum.
 void Startup::limits_from_costs() {
@@ -102,19 +107,16 @@ void Startup::limits_from_costs() {
     allow(std::clamp<std::uint64_t>(context_.account.budget() / each, 1, settings.max_channels));
   }
   constexpr std::uint64_t kFewest = 4;
-  const auto use = [&](std::uint64_t data) {
-    settings.credit_qps = credits_beside(data);
-    settings.data_qps = data;
-  };
   const auto too_many = [&] {
     return dc_pool_bytes(Object::dc_data_pool, settings.data_qps, 0) >
            context_.account.budget() / 4;
   };
-  use(initiators ? selection::wanted_dcis(context_.costs) : settings.data_qps);
-  while (initiators && settings.data_qps > kFewest && too_many()) use(settings.data_qps / 2);
+  use_initiators(initiators ? selection::wanted_dcis(context_.costs) : settings.data_qps);
+  while (initiators && settings.data_qps > kFewest && too_many())
+    use_initiators(settings.data_qps / 2);
   while (!fits_at_start()) {
     if (initiators && settings.data_qps > kFewest) {
-      use(settings.data_qps / 2);
+      use_initiators(settings.data_qps / 2);
     } else if (settings.credit_qps > credits_beside(0)) {
       settings.credit_qps /= 2;
     } else if (connections && settings.max_active_rc > 1) {
@@ -224,19 +226,18 @@ bool Startup::settles_for_fewer(const Status& failure) {
   if (!exhausted || settings.data_qps <= least) return false;
   // As many as there was room for, with what comes after them.
   const std::size_t made = resources_.pool(Purpose::data).size();
-  const auto others = [&](std::size_t data) {
-    const std::size_t credits = credits_beside(data);
-    return least + credits + std::min(credits, kMaxCreditQps) + 2 * settings.establishment_qps;
+  const std::size_t asked = settings.data_qps;
+  const auto needed = [&] {
+    return settings.data_qps + least + settings.credit_qps + context_.credit_targets() +
+           2 * settings.establishment_qps;
   };
-  std::size_t fewer = std::clamp<std::size_t>(made, least, settings.data_qps - 1);
-  while (fewer > least && fewer + others(fewer) > made) --fewer;
+  use_initiators(std::clamp(made, least, asked - 1));
+  while (settings.data_qps > least && needed() > made) use_initiators(settings.data_qps - 1);
   TURNOUT_LOG(
       endpoint, warn,
       "{}; continuing with {} queue pairs that send data instead of {}; set TURNOUT_DATA_QPS "
       "to ask for fewer",
-      failure.text(), fewer, settings.data_qps);
-  settings.credit_qps = credits_beside(fewer);
-  settings.data_qps = fewer;
+      failure.text(), settings.data_qps, asked);
   resources_.queues.clear();
   for (const Purpose purpose : {Purpose::data, Purpose::credit, Purpose::establishment})
     resources_.pool(purpose).clear();

@@ -24,6 +24,8 @@ class Startup : ComponentsUser {
   [[nodiscard]] Status choose_default_channel();
   void limits_from_costs();
   [[nodiscard]] std::uint64_t credits_beside(std::uint64_t data) const noexcept;
+  // So many that send data, with those that return credits beside them.
+  void use_initiators(std::uint64_t data) noexcept;
   [[nodiscard]] Status create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
                                    ibv_srq* srq);
   // Entries of the completion queues, including those for private receives.
