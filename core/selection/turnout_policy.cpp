@@ -68,9 +68,8 @@ Share TurnoutSelector::share(const SourceView& s) const {
   const DeviceCosts& c = costs_;
   const double n = counted(s);
   const bool young = n > static_cast<double>(s.messages);
-  const double waits = young && lead_ > 0 ? s.expected_first * waits_ / lead_
-                       : young            ? s.expected_first
-                                          : waits_;
+  double waits = waits_;
+  if (young) waits = lead_ > 0 ? s.expected_first * waits_ / lead_ : s.expected_first;
   const double busy_sender = std::clamp<double>(s.feedback.busy, 0, 1);
   const double busy_receiver = this->busy_receiver();
   const double busy = std::max(busy_sender, busy_receiver);
