@@ -18,16 +18,9 @@ import subprocess
 import tempfile
 
 from mpi_libraries import MPIS, environment
-from mpi_stress import HERE, VENV, read_reports
+from mpi_stress import VENV, compile_to, read_reports
 
 FIRST = {"DC-sendrecv", "UD-sendrecv"}
-
-
-def compile_to(folder):
-    program = folder / "changing_pattern"
-    subprocess.run([VENV / "mpicc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-o",
-                    program, HERE / "changing_pattern.c"], check=True)
-    return program
 
 
 def sources_of(reports, distance):
@@ -67,7 +60,7 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="turnout-changing-pattern-") as name:
         folder = pathlib.Path(name)
-        program = compile_to(folder)
+        program = compile_to(folder, "changing_pattern")
         env = environment(MPIS["mpich"], "turnout", args.build / "lib", f"changing-pattern-{os.getpid()}")
         env["TURNOUT_REPORT"] = str(folder / "reports")
         done = subprocess.run([VENV / "mpiexec", "-launcher", "fork", "-n", str(args.ranks), program,

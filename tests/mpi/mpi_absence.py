@@ -17,7 +17,7 @@ import re
 import subprocess
 import tempfile
 
-from mpi_stress import HERE, VENV, read_reports
+from mpi_stress import VENV, compile_to, read_reports
 
 MESSAGES = 5000
 # A quarter of it is for records of sends: 5,000 and some more.
@@ -127,9 +127,7 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="turnout-mpi-absence-") as name:
         top = pathlib.Path(name)
-        program = top / "mpi_absence"
-        subprocess.run([VENV / "mpicc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror",
-                        "-o", program, HERE / "mpi_absence.c"], check=True)
+        program = compile_to(top, "mpi_absence")
         cases = [case for case in CASES[args.what] if re.search(args.only, case)]
         # Those who are absent are waited for most of the time.
         with concurrent.futures.ThreadPoolExecutor(len(cases) if args.what == "early" else 1) as pool:

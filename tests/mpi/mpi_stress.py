@@ -33,11 +33,11 @@ CASES = {
 }
 
 
-def compile_to(folder):
-    """The program, made with the mpicc beside this repository's MPICH."""
-    program = folder / "mpi_stress"
+def compile_to(folder, name="mpi_stress"):
+    """A program of this folder, made with the mpicc beside this repository's MPICH."""
+    program = folder / name
     subprocess.run([VENV / "mpicc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-o",
-                    program, HERE / "mpi_stress.c"], check=True)
+                    program, HERE / f"{name}.c"], check=True)
     return program
 
 

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 
 from mpi_libraries import MPIS, environment
-from mpi_stress import HERE, VENV
+from mpi_stress import VENV, compile_to
 
 CASES = {
     "": {},
@@ -27,9 +27,7 @@ def main():
     parser.add_argument("--provider", default="turnout")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="turnout-post-start-") as folder:
-        program = pathlib.Path(folder) / "post_start"
-        subprocess.run([VENV / "mpicc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror",
-                        "-o", program, HERE / "post_start.c"], check=True)
+        program = compile_to(pathlib.Path(folder), "post_start")
         for name, settings in CASES.items():
             for ranks in (3, 4, 8):
                 env = environment(MPIS["mpich"], args.provider, args.build / "lib", f"post-start-{os.getpid()}") | settings
