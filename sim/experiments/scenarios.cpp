@@ -84,19 +84,13 @@ const std::vector<Scenario>& scenarios() {
        "Rank 0 sends to all others in turn. The bottleneck is the switching of rank 0's DCIs "
        "between targets, or, over RC, its contexts.",
        {},
-       {{"messages", 6000, 1500, 100, true}, {"warmup", 40000, 40000, 400, true}},
-       "Each receiver decides from its own messages, one in n - 1 of those sent. At 1,024 "
-       "processes no channel pays off, but most receivers still request a queue pair from rank 0, "
-       "and refusing takes time: staying on DC-sendrecv with as many initiators "
-       "(`static:dc-sendrecv`, `data_qps=64`) is faster than either."},
+       {{"messages", 6000, 1500, 100, true}, {"warmup", 40000, 40000, 400, true}}},
       {"all to one",
        "alltoone",
-       "All others send to rank 0. The bottleneck is rank 0's cost per message.",
+       "All others send to rank 0. The bottleneck is rank 0's cost per message or, with few "
+       "initiators for credits, their switches between senders.",
        {},
-       {{"messages", 4500, 600, 35, true}, {"warmup", 40000, 40000, 60, true}},
-       "Few messages of a source are left when its queue pair is ready. A queue pair for every "
-       "source from the first message is better if the budget allows it; none at all is nearly as "
-       "good."},
+       {{"messages", 4500, 600, 35, true}, {"warmup", 40000, 40000, 60, true}}},
       {"out and in",
        "repeat",
        "One to all, then all to one, repeatedly: channels chosen for one pattern still exist, at a "
@@ -126,8 +120,7 @@ const std::vector<Scenario>& scenarios() {
        "All send to a partner at one distance, then at the next one: a channel is useful for one "
        "shift only.",
        {},
-       {{"shifts", 4, 16, 4}, {"messages", 6000, 700, 220}},
-       "The changes come late in a shift, and too few messages remain to repay their set-up."},
+       {{"shifts", 4, 16, 4}, {"messages", 6000, 700, 220}}},
       {"stencil",
        "stencil3d",
        "Exchange with up to six neighbours, then 10 us of work: each round waits for its slowest "
@@ -145,18 +138,13 @@ const std::vector<Scenario>& scenarios() {
        "Four partners per rank, drawn anew in each phase: a change must pay off before the phase "
        "ends.",
        {{"phases", "4"}},
-       {{"messages", 8000, 2400, 240}},
-       "With the tight budget, a quarter of it is 16 initiators, fewer than the 28 of "
-       "`dc-rdma-od`, whose rings, requested at the first message, also come one decision earlier "
-       "in each phase."},
+       {{"messages", 8000, 2400, 240}}},
       {"hot spots that move",
        "hotspots",
        "All send to two hot ranks, which change from phase to phase. The bottleneck is a hot "
-       "rank's cost per message.",
+       "rank's cost per message or, with few initiators for credits, their switches.",
        {{"phases", "4"}},
-       {{"messages", 1500, 100, 10}},
-       "No channel changes under either policy; the difference is the sender feedback and the "
-       "number of initiators."},
+       {{"messages", 1500, 100, 10}}},
       {"all to all",
        "alltoall",
        "256 bytes from each to each, four partners at a time: the same count from every source. "
