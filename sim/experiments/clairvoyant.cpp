@@ -209,8 +209,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   settings.costs = options.costs;
   const Result<selection::CostsFile> costs = selection::load_costs(settings);
   if (!costs) return costs.status();
-  constexpr double kPicoseconds = 1000;  // in a nanosecond
-  const double setup = costs.value().costs.setup_rc_time.value * kPicoseconds;
+  const double setup = costs.value().costs.setup_rc_time.value * hca::kNanosecond;
   const std::vector<std::uint32_t> sizes = sizes_of(options, {8, 16});
   const Result<std::vector<ComparedLine>> compared =
       compare(chosen.value(), sizes, policies.value(), options, runner);
