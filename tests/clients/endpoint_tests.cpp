@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several endpoints of one process, what they share, and clients that come one after another.
 // Source: fi_endpoint(3) (scalable endpoints, shared contexts), fi_av(3).
+#include <fcntl.h>
 #include <sys/wait.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <deque>
 
@@ -214,11 +216,13 @@ void shared_av(const Run& run) {
     check(code, "fi_cq_read");
     // Its provider may have to help until the message is there.
     char done = 0;
-    while (::read(down[0], &done, 1) != 1) fi_cq_read(cq.get(), nullptr, 0);
+    require(::fcntl(down[0], F_SETFL, O_NONBLOCK) == 0, "no non-blocking pipe");
+    while (::read(down[0], &done, 1) < 0 && errno == EAGAIN) fi_cq_read(cq.get(), nullptr, 0);
     return 0;
   };
   const pid_t child = ::fork();
   if (child == 0) {
+    ::close(down[1]);  // so that it learns that the first one has ended
     int code = 1;
     try {
       code = reader(run);
