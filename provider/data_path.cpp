@@ -8,17 +8,23 @@
 
 #include "base/log.h"
 #include "provider/deferred_work_queue.h"
+#include "provider/shared_receives.h"
 
 namespace turnout::provider {
 
 bool DataPath::progress_specially() {
   if (closing_) return false;
-  if (work_ == nullptr || work_->is_running()) return move();
+  if (work_ == nullptr || work_->is_running()) return move_and_match();
   // A read of a queue asks all its endpoints in turn: the first one moves all.
   if (!std::exchange(was_moved_, false)) return work_->progress(this);
-  const bool moved = move();
+  const bool moved = move_and_match();
   if (moved) work_->start_due();
   return moved;
+}
+
+bool DataPath::move_and_match() {
+  const bool moved = move();
+  return (shared_ != nullptr && shared_->match(*this)) || moved;
 }
 
 void DataPath::fail(std::uint32_t flags, std::uint64_t tag, const Call& call, Counter* counter,

@@ -33,6 +33,7 @@ struct Call {
 };
 
 class PeerReceives;
+class SharedReceives;
 
 class DataPath {
  public:
@@ -113,22 +114,20 @@ class DataPath {
                                                  : core_.recv_claimed(request));
   }
 
-  // FI_PEER: the next message, for which PeerReceives asks the owner.
+  // Where a context has the receives (FI_PEER, or shared): the next message, in order.
   [[nodiscard]] std::optional<TakenMessage> take_message() {
     return closing_ ? std::nullopt : core_.take_message();
   }
-  // Receives it; `context` in its completion. Errors: -FI_EAGAIN, after which it may be tried
-  // again; -FI_EOPBADSTATE, the endpoint is being closed; all others end it like those of a
-  // receive.
-  [[nodiscard]] ssize_t receive_taken(void* handle, RecvRequest& request, void* context) {
+  // Receives it. Errors: -FI_EAGAIN, after which it may be tried again; -FI_EOPBADSTATE, the
+  // endpoint is being closed; all others end it like those of a receive.
+  [[nodiscard]] ssize_t receive_taken(void* handle, RecvRequest& request, const Call& call) {
     if (closing_) return -FI_EOPBADSTATE;  // nothing is reported any more
-    request.report = {rx_queue_, rx_errors_, recv_counter_, context};
+    request.report = report_of_receive(call, recv_counter_);
     Status status = core_.recv_taken(handle, request);
     if (status.ok()) return 0;
     if (status.code() == Code::again) return -FI_EAGAIN;
     core_.discard_taken(handle);
-    fail(kRecv | (request.tagged ? kTagged : kMessage), 0, {FI_ADDR_UNSPEC, 0, context},
-         recv_counter_, std::move(status));
+    fail(kRecv | (request.tagged ? kTagged : kMessage), 0, call, recv_counter_, std::move(status));
     return 0;
   }
   void discard_taken(void* handle) {
@@ -141,21 +140,24 @@ class DataPath {
       return progress_specially();
     return move();
   }
-  // The same, but what waits for counters is not looked at.
-  [[gnu::always_inline]] bool move() {
-    const bool moved = core_.progress();
-    if (unread_errors_.has_error()) log_unread_errors();
-    return moved;
-  }
-  // The same, in progress of all that `asker` began.
+  // In progress of all endpoints that `asker` began: what waits for counters is not looked at.
   bool move_for(const DataPath* asker) {
     was_moved_ = asker != nullptr && asker != this;
-    return move();
+    return move_and_match();
   }
   // Something waits for counters of the domain, or (null) nothing does.
   void watch(DeferredWorkQueue* work) noexcept {
     work_ = work;
-    special_ = closing_ || work != nullptr;
+    special_ = closing_ || work != nullptr || shared_ != nullptr;
+  }
+  // A shared context has the receives. Before the endpoint is enabled.
+  void share(SharedReceives& receives_of_several) noexcept {
+    shared_ = &receives_of_several;
+    special_ = true;
+  }
+  // What a receive of that context asks for by being one of this endpoint.
+  [[nodiscard]] std::uint64_t receive_flags(bool is_message) const noexcept {
+    return is_message ? options_.rx_msg_flags() : options_.rx_flags();
   }
   // An operation that was to start later could not: CompletionFlag bits and the tag of its entry.
   void fail(std::uint32_t flags, std::uint64_t tag, const Call& call, Counter* counter,
@@ -197,6 +199,12 @@ class DataPath {
     if (error == -FI_EAGAIN) progress();
     return error;
   }
+  [[gnu::always_inline]] bool move() {
+    const bool moved = core_.progress();
+    if (unread_errors_.has_error()) log_unread_errors();
+    return moved;
+  }
+  bool move_and_match();
   bool progress_specially();
   void log_unread_errors();
 
@@ -215,9 +223,10 @@ class DataPath {
   Counter* remote_write_counter_ = nullptr;
   const bool events_;  // FI_RMA_EVENT: targets count all one-sided operations
   bool closing_ = false;
-  bool special_ = false;               // closing_, or something waits
+  bool special_ = false;               // closing_, or one of the two below
   bool was_moved_ = false;             // for another one, since it was asked last
   DeferredWorkQueue* work_ = nullptr;  // null: nothing waits for a counter
+  SharedReceives* shared_ = nullptr;   // null: the endpoint has receives of its own
 };
 
 }  // namespace turnout::provider

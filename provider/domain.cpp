@@ -19,6 +19,7 @@
 #include "provider/peer_receives.h"
 #include "provider/poll_set.h"
 #include "provider/profile.h"
+#include "provider/shared_receives.h"
 
 namespace turnout::provider {
 namespace {
@@ -47,6 +48,12 @@ int open_poll_set(fid_domain* f, fi_poll_attr* attr, fid_poll** set) {
   return contain([&] { return PollSet::open(Domain::of(f), attr, set); });
 }
 
+int open_receives(fid_domain* f, fi_rx_attr* attr, fid_ep** made, void* context) {
+  const bool of_peer = attr != nullptr && (attr->op_flags & FI_PEER) != 0;
+  return of_peer ? open<PeerReceives>(f, attr, made, context)
+                 : open<SharedReceives>(f, attr, made, context);
+}
+
 int open_endpoint2(fid_domain* f, fi_info* info, fid_ep** ep, std::uint64_t flags, void* context) {
   if (flags != 0) return -FI_EOPNOTSUPP;  // FI_PEER: objects of other providers
   return open<Ep>(f, info, ep, context);
@@ -64,7 +71,7 @@ fi_ops_domain domain_ops = {
     .cntr_open = open<Cntr>,
     .poll_open = open_poll_set,
     .stx_ctx = kNotHere,
-    .srx_ctx = open<PeerReceives>,
+    .srx_ctx = open_receives,
     .query_atomic = query_atomic,
     .query_collective = kNotSupported,
     .endpoint2 = open_endpoint2,

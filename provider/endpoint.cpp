@@ -20,6 +20,7 @@
 #include "provider/passive_endpoint.h"
 #include "provider/peer_receives.h"
 #include "provider/profile.h"
+#include "provider/shared_receives.h"
 
 namespace turnout::provider {
 namespace {
@@ -88,7 +89,8 @@ int bind_endpoint(fid* f, fid* other, std::uint64_t flags) {
       case FI_CLASS_EQ:
         return ep.bind(EventQueue::of(other));
       case FI_CLASS_SRX_CTX:
-        return ep.bind(PeerReceives::of(other));
+        return SharedReceives::is(*other) ? ep.bind(SharedReceives::of(other))
+                                          : ep.bind(PeerReceives::of(other));
       default:
         return -FI_ENOSYS;  // shared transmit contexts are not offered
     }
@@ -217,7 +219,9 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   if (info == nullptr || info->ep_attr == nullptr) return -FI_EINVAL;
   const fi_ep_type type = info->ep_attr->type;
   if (type > FI_EP_RDM) return -FI_EINVAL;
-  if (info->ep_attr->tx_ctx_cnt > 1 || info->ep_attr->rx_ctx_cnt > 1) return -FI_EINVAL;
+  const std::size_t receive_contexts = info->ep_attr->rx_ctx_cnt;
+  if (receive_contexts > 1 && receive_contexts != FI_SHARED_CONTEXT) return -FI_EINVAL;
+  if (info->ep_attr->tx_ctx_cnt > 1) return -FI_EINVAL;
   if ((op_flags_of(info->tx_attr) & ~kTxOpFlags) != 0) return -FI_EINVAL;
   if ((op_flags_of(info->rx_attr) & ~kRxOpFlags) != 0) return -FI_EINVAL;
   const AddressFormat format(info->addr_format);
@@ -279,6 +283,7 @@ Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
       caps(info.caps != 0 ? info.caps : capabilities_of(info.ep_attr->type) & ~kOnlyIfAsked),
       type(info.ep_attr->type == FI_EP_UNSPEC ? FI_EP_RDM : info.ep_attr->type),
       format(info.addr_format),
+      wants_shared(info.ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT),
       core(std::move(made)),
       options(op_flags_of(info.tx_attr), op_flags_of(info.rx_attr)),
       path(*core, options, caps) {
@@ -291,9 +296,9 @@ Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
 }
 
 void Ep::set_calls(bool after_enable) noexcept {
-  const MessageCallSet messages = !after_enable         ? MessageCallSet::none
-                                  : receives != nullptr ? MessageCallSet::sends
-                                                        : MessageCallSet::all;
+  const MessageCallSet messages = !after_enable    ? MessageCallSet::none
+                                  : has_receives() ? MessageCallSet::all
+                                                   : MessageCallSet::sends;
   msg = &message_ops(messages);
   tagged = &tagged_ops(messages);
   rma = &rma_ops(after_enable);
@@ -349,9 +354,20 @@ int Ep::bind(AddressVector& av) {
 int Ep::bind(PeerReceives& peer) {
   assert(!enabled);
   if (&peer.domain != &domain) return -FI_EDOMAIN;
-  if (receives != nullptr || type != FI_EP_RDM || (caps & FI_PEER) == 0) return -FI_EINVAL;
+  if (!has_receives()) return -FI_EINVAL;
+  if (type != FI_EP_RDM || (caps & FI_PEER) == 0) return -FI_EINVAL;
   peer.join(*this);
   receives = path.receives = &peer;
+  return 0;
+}
+
+int Ep::bind(SharedReceives& of_several) {
+  assert(!enabled);
+  if (&of_several.domain != &domain) return -FI_EDOMAIN;
+  if (!has_receives()) return -FI_EINVAL;
+  of_several.join(*this);
+  shared = &of_several;
+  path.share(of_several);
   return 0;
 }
 
@@ -416,6 +432,8 @@ int Ep::enable() {
     return -FI_ENOCQ;
   }
   if (is_receiver && rx_cq == nullptr && (counted & FI_RECV) == 0) return -FI_ENOCQ;
+  if (wants_shared && is_receiver && has_receives()) return -FI_EINVAL;
+  if (shared != nullptr && !shared->has_vector_of(*this)) return -FI_EINVAL;
   // Only reading such a queue asks the owner of the receives.
   if (receives != nullptr && (rx_cq == nullptr || rx_cq->peer == nullptr)) return -FI_ENOCQ;
   if (const int error = domain.start_thread(); error != 0) return error;
@@ -488,6 +506,7 @@ void Ep::end() noexcept {
   Profile::forget(*this);
   core.reset();  // what it still reports while it ends goes to the queues
   if (receives != nullptr) receives->leave(*this);
+  if (shared != nullptr) shared->leave(*this);
   for (Cq* cq : {tx_cq, rx_cq}) {
     if (cq != nullptr) cq->leave(path);
   }

@@ -41,6 +41,7 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   const std::uint64_t caps;
   const fi_ep_type type;
   const AddressFormat format;
+  const bool wants_shared;         // FI_SHARED_CONTEXT: one has the receives
   std::unique_ptr<Endpoint> core;  // null once it is closed
   EpOptions options;
   DataPath path;
@@ -55,14 +56,20 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   Cq* rx_cq = nullptr;
   std::vector<Cntr*> counters;
   PeerReceives* receives = nullptr;            // FI_PEER, null: none was bound
+  SharedReceives* shared = nullptr;            // the same of a shared context of our own
   std::uint64_t counted = 0;                   // FI_SEND, FI_RECV, ...: what the counters count
   std::unique_ptr<UnexpectedWatcher> watcher;  // for profiles; null: none was open
 
+  // Of its own; else a context has them.
+  [[nodiscard]] bool has_receives() const noexcept {
+    return receives == nullptr && shared == nullptr;
+  }
   // -FI_E* of fi_ep_bind and fi_enable.
   [[nodiscard]] int bind(Cq& cq, std::uint64_t flags);
   [[nodiscard]] int bind(Cntr& cntr, std::uint64_t flags);
   [[nodiscard]] int bind(AddressVector& av);
   [[nodiscard]] int bind(PeerReceives& peer);
+  [[nodiscard]] int bind(SharedReceives& of_several);
   [[nodiscard]] int bind(EventQueue& eq);
   [[nodiscard]] int enable();
   // -FI_E* of fi_connect, fi_accept and fi_shutdown; FI_EP_MSG alone. They enable the endpoint.
@@ -86,7 +93,7 @@ struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   [[nodiscard]] int bind_name();
 };
 
-// Which calls an endpoint has; `sends`: after fi_enable, where another provider has the receives.
+// Which calls an endpoint has; `sends`: after fi_enable, where a shared context has the receives.
 enum class MessageCallSet : std::uint8_t { none, sends, all };
 // The tables of calls before fi_enable and after it.
 [[nodiscard]] fi_ops_msg& message_ops(MessageCallSet set) noexcept;

@@ -137,8 +137,8 @@ Refusal check_endpoint(const Wanted& w, fi_ep_type type, std::uint64_t caps) noe
        a.max_order_waw_size > ordered)) {
     return "max_order_*_size of RMA data";
   }
-  if (a.tx_ctx_cnt > 1) return "more than one transmit context";
-  if (a.rx_ctx_cnt > 1) return "more than one receive context, or a shared one";
+  if (a.tx_ctx_cnt > 1) return "more than one transmit context, or a shared one";
+  if (a.rx_ctx_cnt > 1 && a.rx_ctx_cnt != FI_SHARED_CONTEXT) return "more than one receive context";
   if (a.auth_key_size != 0) return "auth_key";
   return nullptr;
 }
@@ -203,7 +203,8 @@ void fill_endpoint(const Wanted& w, fi_ep_type type, std::uint64_t caps, fi_ep_a
   ep.max_msg_size = largest_message(type);
   ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = ordered_size(caps);
   ep.mem_tag_format = w.ep.mem_tag_format != 0 ? w.ep.mem_tag_format : kAnyTagFormat;
-  ep.tx_ctx_cnt = ep.rx_ctx_cnt = 1;
+  ep.tx_ctx_cnt = 1;
+  ep.rx_ctx_cnt = w.ep.rx_ctx_cnt == FI_SHARED_CONTEXT ? FI_SHARED_CONTEXT : 1;
 }
 
 void fill_domain(const Wanted& w, int mr_mode, fi_domain_attr& domain) noexcept {
@@ -223,6 +224,7 @@ void fill_domain(const Wanted& w, int mr_mode, fi_domain_attr& domain) noexcept 
   domain.cq_cnt = domain.cntr_cnt = domain.ep_cnt = kContextSize;
   domain.tx_ctx_cnt = domain.rx_ctx_cnt = kContextSize;
   domain.max_ep_tx_ctx = domain.max_ep_rx_ctx = 1;
+  domain.max_ep_srx_ctx = kContextSize;
   domain.mr_iov_limit = 1;
   domain.caps = kDomainCapabilities;
   domain.max_err_data = kMaxErrorText;

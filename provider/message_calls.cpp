@@ -83,6 +83,7 @@ struct MessageCalls {
 
   static ssize_t defer_recv(fid_ep* f, const Message& msg, std::uint64_t flags,
                             const Deferral& deferral) {
+    if (!Ep::of(f).has_receives()) return -FI_EOPNOTSUPP;
     if (msg.iov_count > kIovLimit) return -FI_EINVAL;
     if ((flags & ~kRecvFlags) != 0) return -FI_EBADFLAGS;
     return recv_message(f, msg, flags, deferral.flags(Ep::of(f).options.rx_msg_flags()), &deferral);

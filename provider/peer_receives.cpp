@@ -50,8 +50,7 @@ void PeerReceives::leave_domain() {
   std::erase(domain.peer_receives, this);
 }
 
-int PeerReceives::open(Domain& domain, fi_rx_attr* attr, fid_ep** made, void* context) {
-  if (attr == nullptr || (attr->op_flags & FI_PEER) == 0) return -FI_ENOSYS;
+int PeerReceives::open(Domain& domain, fi_rx_attr*, fid_ep** made, void* context) {
   if (library().version > FI_VERSION(1, 17) && library().version < kApi25) return -FI_EINVAL;
   const auto* const given = static_cast<const PeerSrxContext*>(context);
   if (made == nullptr || given == nullptr || given->size < sizeof *given || given->srx == nullptr ||
@@ -252,7 +251,8 @@ void PeerReceives::start(Held& held) {
   RecvRequest request;
   request.buffer = {held.entry->iov, held.entry->count};
   request.tagged = held.message.tagged;
-  const bool started = held.path->receive_taken(held.message.handle, request, &held) == 0;
+  const bool started = held.path->receive_taken(held.message.handle, request,
+                                                {FI_ADDR_UNSPEC, FI_COMPLETION, &held}) == 0;
   move(held, matched_, started ? started_ : matched_);  // of the others the next one first
 }
 

@@ -32,6 +32,7 @@ class PeerReceives final : public ObjectOfDomain<PeerReceives, fid_ep> {
   PeerReceives(Domain& on, PeerSrxFid& srx, void* context);
   void leave_domain();  // holding the lock: no other thread finds it from here on
 
+  // Of fi_srx_context with FI_PEER: `context` is its fi_peer_srx_context.
   static int open(Domain& domain, fi_rx_attr* attr, fid_ep** made, void* context);
 
   // The following with the domain's lock.

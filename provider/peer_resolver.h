@@ -36,6 +36,7 @@ class PeerResolver {
   void bind(AddressVector& av);
   void unbind() noexcept;
   [[nodiscard]] bool bound() const noexcept { return av_ != nullptr; }
+  [[nodiscard]] const AddressVector* vector() const noexcept { return av_; }
   // FI_EP_MSG: every address means the peer of this connection.
   void connect(std::shared_ptr<const Connection> connection) noexcept;
 

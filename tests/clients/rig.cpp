@@ -309,9 +309,11 @@ void Node::open_domain() {
     stx_.reset(stx);
   }
   if (setup_.shared_receive) {
-    fid_ep* srx = nullptr;
-    check_offered(fi_srx_context(domain, info_->rx_attr, &srx, nullptr), "fi_srx_context");
-    srx_.reset(srx);
+    for (FiHandle<fid_ep>* const context : {&srx_, &srx_of_others_}) {
+      fid_ep* srx = nullptr;
+      check_offered(fi_srx_context(domain, info_->rx_attr, &srx, nullptr), "fi_srx_context");
+      context->reset(srx);
+    }
   }
   std::uint64_t access = FI_SEND | FI_RECV;
   if ((setup_.caps & (FI_RMA | FI_ATOMIC)) != 0) {
@@ -356,7 +358,7 @@ void Node::open_endpoint() {
     check_offered(fi_ep_bind(ep, &sent_->fid, out), "fi_ep_bind of a counter");
     check_offered(fi_ep_bind(ep, &received_->fid, in), "fi_ep_bind of a counter");
   }
-  share_contexts(ep);
+  share_contexts(ep, srx_);
   check(fi_enable(ep), "fi_enable");
   if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
     for (fid_mr* mr : {out_mr_.get(), in_mr_.get(), note_out_mr_.get(), note_in_mr_.get()}) {
@@ -384,14 +386,14 @@ FiHandle<fid_ep> Node::another_endpoint(fid_cq* queue, fid_av* av) {
         "fi_ep_bind of the send queue");
   check(fi_ep_bind(ep, queue != nullptr ? &queue->fid : &receives()->fid, FI_RECV),
         "fi_ep_bind of the receive queue");
-  share_contexts(ep);
+  share_contexts(ep, srx_of_others_);
   check(fi_enable(ep), "fi_enable");
   return handle;
 }
 
-void Node::share_contexts(fid_ep* ep) const {
+void Node::share_contexts(fid_ep* ep, const FiHandle<fid_ep>& srx) const {
   if (stx_) check_offered(fi_ep_bind(ep, &stx_->fid, 0), "fi_ep_bind of a shared context");
-  if (srx_) check_offered(fi_ep_bind(ep, &srx_->fid, 0), "fi_ep_bind of a shared context");
+  if (srx) check_offered(fi_ep_bind(ep, &srx->fid, 0), "fi_ep_bind of a shared context");
 }
 
 FiHandle<fid_mr> Node::register_memory(std::span<std::byte> area, std::uint64_t access,

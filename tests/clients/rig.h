@@ -186,8 +186,9 @@ class Node {
   [[nodiscard]] fi_rma_iov remote(std::span<std::byte> area, fid_mr* mr) const;
 
   [[nodiscard]] fid_ep* receiver() const noexcept { return srx_ ? srx_.get() : ep_.get(); }
-  // Null without Setup::shared_receive.
-  [[nodiscard]] fid_ep* shared_receives() const noexcept { return srx_.get(); }
+  // Of all other endpoints: messages to these and to the node's own, which may be those that bring
+  // both sides together, come in any order. Null without Setup::shared_receive.
+  [[nodiscard]] fid_ep* shared_receives() const noexcept { return srx_of_others_.get(); }
 
   // A call that answers -FI_EAGAIN is made again, with progress between.
   template <class Call>
@@ -236,7 +237,7 @@ class Node {
   void post_note(Op& op);
   void send_note(std::span<const std::byte> data, Op& op);
   [[nodiscard]] Bytes note_of(const Op& op) const;
-  void share_contexts(fid_ep* ep) const;
+  void share_contexts(fid_ep* ep, const FiHandle<fid_ep>& srx) const;
   void* desc(fid_mr* mr) const noexcept { return mr != nullptr ? fi_mr_desc(mr) : nullptr; }
   void wait(fid_cq* queue, Op& op);
   void block(fid_cq* queue);
@@ -255,7 +256,7 @@ class Node {
   FiHandle<fid_cntr> sent_, received_;
   FiHandle<fid_mr> out_mr_, in_mr_, note_out_mr_, note_in_mr_;
   FiHandle<fid_stx> stx_;
-  FiHandle<fid_ep> srx_;
+  FiHandle<fid_ep> srx_, srx_of_others_;
   FiHandle<fid_ep> ep_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   std::vector<fi_cq_tagged_entry> strays_;

@@ -22,18 +22,14 @@ TEST(Absent, ScalableEndpointsAndTheirContexts) {
   EXPECT_EQ(node.info->domain_attr->max_ep_tx_ctx, 1u);
 }
 
-TEST(Absent, SharedContexts) {
+TEST(Absent, SharedTransmitContexts) {
   Node node;
   fid_stx* transmit = nullptr;
-  fid_ep* receive = nullptr;
   fi_tx_attr tx_attr{};
-  fi_rx_attr rx_attr{};
   EXPECT_EQ(fi_stx_context(node.domain, &tx_attr, &transmit, nullptr), -FI_ENOSYS);
-  EXPECT_EQ(fi_srx_context(node.domain, &rx_attr, &receive, nullptr), -FI_ENOSYS);
-  EXPECT_EQ(fi_srx_context(node.domain, nullptr, &receive, nullptr), -FI_ENOSYS);
   InfoPtr hints = hints_for_all();
   InfoPtr info;
-  hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+  hints->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
   EXPECT_EQ(ask(FI_VERSION(1, 17), hints.get(), info), -FI_ENODATA);
 }
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -150,6 +151,47 @@ fi_cq_tagged_entry next(fid_cq* cq) {
   for (int i = 0; i < 1000 && n == -FI_EAGAIN; ++i) n = fi_cq_read(cq, &entry, 1);
   EXPECT_EQ(n, 1);
   return entry;
+}
+
+TEST(Connection, TakesReceivesOfAContextThatAllClientsShare) {
+  Side server("127.0.0.1", FI_SOURCE);
+  const ServiceAddress name = server.listen();
+  fid_ep* context = nullptr;
+  ASSERT_EQ(fi_srx_context(server.domain, server.info->rx_attr, &context, nullptr), 0);
+  std::array<Side, 3> clients;
+  std::array<fid_ep*, 3> ends{};
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    fid_ep* const b = clients[i].endpoint();
+    ASSERT_EQ(connect(b, name), 0);
+    const Event request = server.wait();
+    fid_ep* const a = server.endpoint(request.info.get());
+    ASSERT_EQ(fi_ep_bind(a, &context->fid, 0), 0);
+    ASSERT_EQ(fi_accept(a, nullptr, 0), 0);
+    ASSERT_EQ(server.wait().number, static_cast<std::uint32_t>(FI_CONNECTED));
+    ASSERT_EQ(clients[i].wait().number, static_cast<std::uint32_t>(FI_CONNECTED));
+    ends[i] = b;
+  }
+  std::array<std::array<char, 8>, 3> buffers{};
+  for (auto& buffer : buffers) {
+    // The source means nothing: each endpoint has one.
+    ASSERT_EQ(fi_recv(context, buffer.data(), buffer.size(), nullptr, 0, &buffer), 0);
+  }
+  const std::array<std::size_t, 3> order = {2, 0, 1};
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::string text = "from " + std::to_string(order[i]);
+    ASSERT_EQ(fi_inject(ends[order[i]], text.data(), text.size(), 0), 0);
+    const fi_cq_tagged_entry entry = next(server.cq);
+    EXPECT_EQ(entry.op_context, &buffers[i]);
+    EXPECT_EQ(std::string(buffers[i].data(), entry.len), text);
+  }
+  // One of them goes; the others have the context still.
+  ASSERT_EQ(fi_recv(context, buffers[0].data(), 8, nullptr, 0, &buffers[0]), 0);
+  server.close(server.endpoints[2]);
+  ASSERT_EQ(fi_inject(ends[1], "still", 5, 0), 0);
+  EXPECT_EQ(next(server.cq).len, 5U);
+  server.close(server.endpoints[1]);
+  server.close(server.endpoints[0]);
+  EXPECT_EQ(fi_close(&context->fid), 0);
 }
 
 TEST(Connection, CarriesTheProgramsDataBothWays) {

@@ -200,7 +200,7 @@ const Case kCases[] = {
     {"scalable endpoint", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->tx_ctx_cnt = 2; },
      false},
     {"shared receive context", FI_VERSION(1, 17), FI_MSG,
-     [](fi_info& h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }, false},
+     [](fi_info& h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }, true},
     {"long inject", FI_VERSION(1, 17), FI_MSG,
      [](fi_info& h) { h.tx_attr->inject_size = kInjectLimit + 1; }, false},
     {"long vectors", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.rx_attr->iov_limit = 9; },
