@@ -119,12 +119,14 @@ bool Mlx5Queues::is_full(std::uint32_t index, const CqRecord& cq, std::uint64_t 
 }
 
 std::uint32_t Mlx5Queues::user_index_of(const Completion& done) const noexcept {
-  // A receive of an XRC target is told as its shared queue's, which its id names.
+  if (done.send != 0) return unpack(done.wr_id).user_index;
+  // Made before it took messages. That order passes through the sender's process, and no lock that
+  // is held here shows it; the identity does, of what was there before it.
   const std::uint32_t index = done.qpn & (kMaxQps - 1);
-  const bool of_shared = done.send == 0 && fabric.qp(index).kind == QpKind::xrc_tgt;
-  if (of_shared || done.send != 0) return unpack(done.wr_id).user_index;
-  // Written before the queue pair took messages. That order passes through the sender's process,
-  // and no lock that is held here shows it.
+  const QpRecord& qp = fabric.qp(index);
+  static_cast<void>(qp.identity.load(std::memory_order_acquire));
+  // A receive of an XRC target is told as its shared queue's, which its id names.
+  if (qp.kind == QpKind::xrc_tgt) return unpack(done.wr_id).user_index;
   return std::atomic_ref(fabric.mlx5_qp(index).user_index).load(std::memory_order_relaxed);
 }
 
