@@ -15,6 +15,7 @@
 #include "provider/domain.h"
 #include "provider/endpoint.h"
 #include "provider/errors.h"
+#include "provider/info.h"
 
 namespace turnout::provider {
 namespace {
@@ -221,6 +222,13 @@ void DeferredWorkQueue::Work::own_lists() {
   });
 }
 
+std::size_t DeferredWorkQueue::Work::bytes() const noexcept {
+  constexpr std::size_t kNode = 4 * sizeof(void*);  // of a map, beside the value
+  std::size_t sum = kNode + sizeof(WorkMap::value_type) + injected.size();
+  for (const std::vector<iovec>& list : lists) sum += sizeof list + list.size() * sizeof(iovec);
+  return sum;
+}
+
 bool DeferredWorkQueue::Work::copy_data() {
   return with_request(operation, [&](auto& request) {
     std::size_t bytes = 0;
@@ -290,8 +298,13 @@ int DeferredWorkQueue::add(Ep* ep, const Operation& operation, const Call& call,
   const auto one =
       made.emplace(std::piecewise_construct, std::tuple(deferral.threshold),
                    std::tuple(ep, std::cref(operation), std::cref(call), std::cref(deferral)));
-  if (deferral.work == nullptr && (call.flags & FI_INJECT) != 0 && !one->second.copy_data())
+  Work& work = one->second;
+  if (deferral.work == nullptr && (call.flags & FI_INJECT) != 0 && !work.copy_data())
     return -FI_EINVAL;
+  const std::size_t bytes = work.bytes();
+  if (bytes_ + bytes > process_settings().value().memory_budget / 16) return -FI_ENOMEM;
+  bytes_ += bytes;
+  work.charge = Charge(&bytes_, Return{bytes});
   auto at = std::find_if(counters_.begin(), counters_.end(),
                          [&](const Waiters& w) { return w.counter == deferral.trigger; });
   if (at == counters_.end()) at = counters_.insert(at, Waiters{deferral.trigger, {}, {}});

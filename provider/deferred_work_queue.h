@@ -10,8 +10,9 @@
 // threshold that was reached stays so when the counter is set back.
 //
 // Calls hold the domain's lock, except waiting(). What is named here cannot be closed, but an
-// endpoint can: its operations are dropped, as its posted receives are. Errors: -FI_E*; a start
-// that fails is an error completion.
+// endpoint can: its operations are dropped, as its posted receives are. What waits takes at most a
+// sixteenth of the memory budget, as the operations that an endpoint promises to accept do. Errors:
+// -FI_E*; a start that fails is an error completion.
 #pragma once
 
 #include <rdma/fi_trigger.h>
@@ -69,7 +70,7 @@ class DeferredWorkQueue {
   [[nodiscard]] bool waiting() const noexcept { return waiting_.load(); }
 
   // `ep` is null for a change of a counter. Starts it at once if it is due. Errors: -FI_EDOMAIN,
-  // -FI_EINVAL (too much to inject).
+  // -FI_EINVAL (too much to inject), -FI_ENOMEM (what waits has all of its memory).
   [[nodiscard]] int add(Ep* ep, const Operation& operation, const Call& call,
                         const Deferral& deferral);
   // FI_CANCEL_WORK. -FI_ENOENT: it does not wait (any more).
@@ -96,6 +97,11 @@ class DeferredWorkQueue {
     void operator()(Cntr* counter) const noexcept;
   };
   using CounterHold = std::unique_ptr<Cntr, LetGo>;  // it cannot be closed
+  struct Return {
+    std::size_t bytes;
+    void operator()(std::size_t* total) const noexcept { *total -= bytes; }
+  };
+  using Charge = std::unique_ptr<std::size_t, Return>;
 
   struct Work {
     Work(Ep* ep, const Operation& operation, const Call& call, const Deferral& deferral);
@@ -107,7 +113,9 @@ class DeferredWorkQueue {
     std::vector<std::vector<iovec>> lists;  // of buffers, to which `operation` refers
     std::vector<std::byte> injected;
     CounterHold trigger, completion, changed;  // the last two may be null
+    Charge charge;
 
+    [[nodiscard]] std::size_t bytes() const noexcept;
     void own_lists();
     // FI_INJECT with FI_TRIGGER: the program's buffers may change now. False: too many bytes.
     [[nodiscard]] bool copy_data();
@@ -134,6 +142,7 @@ class DeferredWorkQueue {
   void tell_endpoints() noexcept;
 
   Domain& domain_;
+  std::size_t bytes_ = 0;          // of what waits
   std::vector<Waiters> counters_;  // that are waited for
   std::uint64_t reached_ = 0;      // operations whose threshold was
   std::atomic<bool> waiting_{false};

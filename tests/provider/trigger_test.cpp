@@ -430,6 +430,29 @@ TEST_F(Triggers, ACounterWithWaitersStays) {
   EXPECT_EQ(receive(), "hello");
 }
 
+TEST_F(Triggers, WhatWaitsTakesASixteenthOfTheBudgetAtMost) {
+  const std::string text(kInjectLimit, 'x');
+  iovec iov{const_cast<char*>(text.data()), text.size()};
+  fi_triggered_context context = at(1);
+  fi_msg message{};
+  message.msg_iov = &iov;
+  message.iov_count = 1;
+  message.addr = nodes.to_b;
+  message.context = &context;
+  const auto send = [&] { return fi_sendmsg(a.ep, &message, FI_TRIGGER | FI_INJECT); };
+  const std::uint64_t most = provider::process_settings().value().memory_budget / 16;
+  std::uint64_t queued = 0;
+  ssize_t answer = 0;
+  while ((answer = send()) == 0 && queued <= most / kInjectLimit) ++queued;
+  EXPECT_EQ(answer, -FI_ENOMEM);
+  EXPECT_GT(queued, most / kInjectLimit / 2);
+  // What is cancelled gives its part back.
+  EXPECT_EQ(fi_cancel(&a.ep->fid, &context), 0);
+  EXPECT_EQ(a.next_error().err, FI_ECANCELED);
+  EXPECT_EQ(send(), 0);
+  EXPECT_EQ(send(), -FI_ENOMEM);
+}
+
 TEST_F(Triggers, OfAClosedEndpointAreDropped) {
   auto context = at(1);
   NodeOptions shared = options();
