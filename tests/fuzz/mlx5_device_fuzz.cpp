@@ -76,10 +76,11 @@ constexpr std::size_t kQueues = 0x2000;  // offset of those of the first two que
 constexpr std::uint32_t kBlocks = 16;
 constexpr std::uint32_t kListSlots = 16;  // of the first list key
 
+constexpr std::size_t kGuard = std::size_t{1} << 32;  // bytes
+
 // Memory that commands may name, with nothing near it.
 std::uint8_t* arena() {
   static std::uint8_t* const at = [] {
-    constexpr std::size_t kGuard = std::size_t{1} << 32;
     auto* const all = static_cast<std::uint8_t*>(
         mmap(nullptr, 2 * kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (all == MAP_FAILED || mprotect(all + kGuard, kArenaBytes, PROT_READ | PROT_WRITE) != 0) {
@@ -495,6 +496,23 @@ class Program {
     auto* const at = reinterpret_cast<std::uint64_t*>(page_ + offset);
     __atomic_store_n(at, std::uint64_t{__builtin_bswap32(second)} << 32, __ATOMIC_RELEASE);
   }
+  // libFuzzer puts values that the code has compared into its inputs, and pointers of this process
+  // are among them. The device writes where a command says, so what could be the address of
+  // anything but the arena becomes one near it, where nothing is.
+  void spare_others(std::vector<std::uint8_t>& bytes) const {
+    constexpr std::uint64_t kLowest = 1U << 16, kEnd = std::uint64_t{1} << 47;
+    // Behind the header all of them are where their size says.
+    std::uint64_t value = 0;
+    for (std::size_t i = sizeof(ib_uverbs_cmd_hdr); i + sizeof value <= bytes.size();
+         i += sizeof value) {
+      std::memcpy(&value, bytes.data() + i, sizeof value);
+      const std::uint64_t from_guard = value - (address(0) - kGuard);
+      if (value < kLowest || value >= kEnd || from_guard < 2 * kGuard) continue;
+      if (value == reinterpret_cast<std::uint64_t>(answer_)) continue;
+      value = address(0) - kGuard + value % kGuard;
+      std::memcpy(bytes.data() + i, &value, sizeof value);
+    }
+  }
   void any_command(Bytes& in) {
     const auto number = in.get<std::uint8_t>();
     const auto shape = in.get<std::uint8_t>();
@@ -529,6 +547,7 @@ class Program {
       std::memcpy(bytes.data() + begin + at, &value, sizeof value);
     }
     if ((shape & 0x40) != 0) bytes.resize(bytes.size() - std::min<std::size_t>(4, body));
+    spare_others(bytes);
     (void)calls->write(fd_, bytes.data(), bytes.size());
   }
   void make_cq(Bytes& in) {
