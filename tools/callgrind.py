@@ -45,7 +45,9 @@ def run(command, env=None, before=(), options=()):
         return self_costs(out.read_text())
 
 
-def each(command_for, few, many, env=None, **how):
-    """What one more of what `command_for(count)` repeats takes: the difference of two runs."""
-    less, more = (run(command_for(count), env, **how) for count in (few, many))
+def each(command_for, few, many, env=None, runs=1, **how):
+    """What one more of what `command_for(count)` repeats takes: the difference of two runs, each the one with the
+    fewest instructions of so many. What a program does by time, or until something has come, only adds to them."""
+    less, more = (min((run(command_for(count), env, **how) for _ in range(runs)), key=lambda costs: costs.total())
+                  for count in (few, many))
     return {key: (more[key] - less[key]) / (many - few) for key in more if more[key] != less[key]}
