@@ -153,7 +153,7 @@ ssize_t SharedReceives::post(const RecvRequest& request, const Call& call, bool 
     return 0;
   }
   const Arrived arrived = *found;
-  waiting.erase(found);
+  spare_messages_.splice(spare_messages_.begin(), waiting, found);
   begin(arrived, spare_, spare_.begin());
   return 0;
 }
@@ -194,11 +194,14 @@ bool SharedReceives::match(DataPath& path) {
     std::list<Receive>& posted = posted_[message->tagged ? 1 : 0];
     const auto found =
         std::ranges::find_if(posted, [&](const Receive& one) { return fits(one, arrived); });
-    if (found == posted.end()) {
-      waiting_[message->tagged ? 1 : 0].push_back(arrived);
-    } else {
+    if (found != posted.end()) {
       begin(arrived, posted, found);
+      continue;
     }
+    if (spare_messages_.empty()) spare_messages_.emplace_back();
+    spare_messages_.front() = arrived;
+    std::list<Arrived>& waiting = waiting_[message->tagged ? 1 : 0];
+    waiting.splice(waiting.end(), spare_messages_, spare_messages_.begin());
   }
   return moved;
 }

@@ -86,6 +86,7 @@ class SharedReceives final : public ObjectOfDomain<SharedReceives, fid_ep> {
   ByKind<Arrived> waiting_;     // in order
   std::list<Matched> matched_;  // wait until the core has room
   std::list<Receive> spare_;    // records for others
+  std::list<Arrived> spare_messages_;
 };
 
 }  // namespace turnout::provider

@@ -2,10 +2,14 @@
 // Shared receive contexts: which receive a message of several endpoints takes, and what becomes of
 // receives and messages when endpoints come and go.
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
 #include <array>
-#include <cstring>
+#include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/provider/node.h"
@@ -91,6 +95,65 @@ struct Shared {
   fi_addr_t first_at = 0, second_at = 0, of_sender = 0;
   std::array<std::array<char, kRoom>, 8> buffers{};
 };
+
+// Whatever is posted and sent, in whatever order: each message and each receive are matched as MPI
+// would have it, the first with the first that fits.
+RC_GTEST_PROP(SharedReceives, AreMatchedAsInAModel, ()) {
+  struct Step {
+    bool posts, second;
+    std::uint64_t tag, ignore;
+  };
+  struct Posted {
+    std::uint64_t tag, ignore;
+    std::size_t number;
+  };
+  const auto steps = *rc::gen::container<std::vector<Step>>(rc::gen::construct<Step>(
+      rc::gen::arbitrary<bool>(), rc::gen::arbitrary<bool>(), rc::gen::inRange<std::uint64_t>(0, 4),
+      rc::gen::element<std::uint64_t>(0, 1, 2, 3)));
+  Shared s;
+  std::vector<std::array<char, kRoom>> buffers(steps.size());
+  std::vector<Posted> posted;                // of the model
+  std::vector<std::uint64_t> waiting;        // tags of messages
+  std::vector<std::size_t> waiting_numbers;  // the same ones
+  for (std::size_t n = 0; n < steps.size(); ++n) {
+    const Step& step = steps[n];
+    std::optional<std::pair<std::size_t, std::size_t>> match;  // receive, message
+    const auto fits = [](std::uint64_t a, std::uint64_t b, std::uint64_t ignore) {
+      return ((a ^ b) & ~ignore) == 0;
+    };
+    if (step.posts) {
+      RC_ASSERT(fi_trecv(s.context, buffers[n].data(), kRoom, nullptr, FI_ADDR_UNSPEC, step.tag,
+                         step.ignore, &buffers[n]) == 0);
+      std::size_t at = 0;
+      while (at < waiting.size() && !fits(waiting[at], step.tag, step.ignore)) ++at;
+      if (at == waiting.size()) {
+        posted.push_back({step.tag, step.ignore, n});
+      } else {
+        match = {n, waiting_numbers[at]};
+        waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(at));
+        waiting_numbers.erase(waiting_numbers.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    } else {
+      s.send(step.second ? s.second_at : s.first_at, step.tag, std::to_string(n));
+      std::size_t at = 0;
+      while (at < posted.size() && !fits(step.tag, posted[at].tag, posted[at].ignore)) ++at;
+      if (at == posted.size()) {
+        waiting.push_back(step.tag);
+        waiting_numbers.push_back(n);
+      } else {
+        match = {posted[at].number, n};
+        posted.erase(posted.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+    }
+    const auto entry = s.receiver.next();
+    RC_ASSERT((entry != nullptr) == match.has_value());
+    if (entry == nullptr) continue;
+    RC_ASSERT((entry->op_context == &buffers[match->first]));
+    RC_ASSERT(std::string(buffers[match->first].data(), entry->len) ==
+              std::to_string(match->second));
+    RC_ASSERT(entry->tag == steps[match->second].tag);
+  }
+}
 
 TEST(SharedReceives, AreTakenInOrderByTheMessagesOfAllEndpoints) {
   Shared s;
