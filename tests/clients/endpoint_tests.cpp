@@ -15,6 +15,7 @@ namespace turnout::clients {
 namespace {
 
 constexpr std::size_t kSize = 700;
+constexpr std::uint64_t kTag = 9;
 
 // Names of this side's endpoints, in a note.
 Bytes pack(const std::vector<Bytes>& names) {
@@ -172,8 +173,8 @@ void shared_av(const Run& run) {
   const auto reader = [&](const Run& own) {  // of the second process
     fi_addr_t at = 0;
     if (::read(down[0], &at, sizeof at) != sizeof at) return ENODATA;
-    const InfoPtr hints =
-        hints_of(own, {FI_EP_RDM, FI_MSG, [](fi_info& h) { h.domain_attr->caps |= FI_SHARED_AV; }});
+    const InfoPtr hints = hints_of(own, {FI_EP_RDM, FI_MSG | FI_TAGGED,
+                                         [](fi_info& h) { h.domain_attr->caps |= FI_SHARED_AV; }});
     fi_info* found = nullptr;
     check_offered(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints.get(), &found),
                   "fi_getinfo");
@@ -205,11 +206,12 @@ void shared_av(const Run& run) {
     fill(out, 77);
     Op op;
     long code = 0;
-    stage("fi_send of the second process");
-    while ((code = fi_send(ep, out.data(), kSize, nullptr, indices[at], &op)) == -FI_EAGAIN) {
+    stage("fi_tsend of the second process");
+    while ((code = fi_tsend(ep, out.data(), kSize, nullptr, indices[at], kTag, &op)) ==
+           -FI_EAGAIN) {
       fi_cq_read(cq.get(), nullptr, 0);
     }
-    check(code, "fi_send");
+    check(code, "fi_tsend");
     fi_cq_tagged_entry entry{};
     while ((code = fi_cq_read(cq.get(), &entry, 1)) == -FI_EAGAIN) {
     }
@@ -242,13 +244,15 @@ void shared_av(const Run& run) {
   };
   try {
     Setup setup;
+    setup.caps =
+        FI_MSG | FI_TAGGED;  // the peer's own messages may come before its second process's
     setup.av = FI_AV_TABLE;
     setup.av_name = name;
     setup.more = [](fi_info& hints) { hints.domain_attr->caps |= FI_SHARED_AV; };
     Node node(run, setup);
     Op receiving;
     node.sync();
-    node.receive(kSize, receiving);
+    node.receive(kSize, receiving, kTag);
     const fi_addr_t peer = node.peer();
     require(::write(down[1], &peer, sizeof peer) == sizeof peer, "the pipe is broken");
     node.until("a message of the peer's second process", [&] { return receiving.done != 0; });

@@ -75,9 +75,9 @@ def wait_ready(server, limit):
 
 
 def limit_of(options):
-    """Seconds: many times what a test takes, also where it has only a part of a core."""
+    """Seconds: many times what a test takes, also where it has only a small part of a core."""
     limit = STANDARD_LIMIT if options.standard else LIMIT
-    return limit * max(1, round(os.getloadavg()[0] / os.cpu_count()))
+    return round(limit * max(1, os.getloadavg()[0] / os.cpu_count() / 4))
 
 
 class Side:
