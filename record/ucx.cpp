@@ -22,6 +22,7 @@
 
 #include "record/next_function.h"
 #include "record/recorder.h"
+#include "record/sum.h"
 
 namespace turnout::record {
 namespace {
@@ -98,12 +99,8 @@ std::uint64_t bytes_of(Recorder& recorder, const void* buffer, std::size_t count
   switch (type & 7) {
     case 0:
       return count * (type >> 3);
-    case 2: {
-      std::uint64_t length = 0;
-      const auto* const pieces = static_cast<const Piece*>(buffer);
-      for (std::size_t i = 0; i < count; ++i) length += pieces[i].length;
-      return length;
-    }
+    case 2:
+      return sum_of(static_cast<const Piece*>(buffer), count, &Piece::length);
     case 7: {
       Generic generic{};
       {

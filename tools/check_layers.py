@@ -49,6 +49,7 @@ ALLOWED = {
     "hca/shim": ["hca/mlx5"],  # the interface of the device that it loads
     "provider": ["base", "core/types", "core/time", "core/report", "core", "core/memory", "core/protocol"],
     "record": ["core/recording"],
+    "record/libfabric": ["record"],
     "sim/formats": ["base", "hca/virtual"],
     "sim/runtime": ["base", "core/types", "core/report", "core", "core/verbs", "core/memory", "hca/virtual"],
     "sim/workloads": ["base", "sim/formats", "sim/runtime"],
