@@ -50,6 +50,7 @@ ALLOWED = {
     "provider": ["base", "core/types", "core/time", "core/report", "core", "core/memory", "core/protocol"],
     "record": ["core/recording"],
     "record/libfabric": ["record"],
+    "record/ucx": ["record"],
     "sim/formats": ["base", "hca/virtual"],
     "sim/runtime": ["base", "core/types", "core/report", "core", "core/verbs", "core/memory", "hca/virtual"],
     "sim/workloads": ["base", "sim/formats", "sim/runtime"],
