@@ -13,6 +13,8 @@ import sys
 import tempfile
 import unittest
 
+import mpi_commands
+
 BUILD = pathlib.Path()
 MPI = ""
 BIN = pathlib.Path()
@@ -51,17 +53,11 @@ class Record(unittest.TestCase):
         build = tempfile.TemporaryDirectory(prefix="record-test-")
         cls.addClassCleanup(build.cleanup)
         folder = pathlib.Path(build.name)
-        suffix = ".openmpi" if MPI == "open_mpi" and (BIN / "mpirun.openmpi").exists() else ""
-        cls.launch = [str(BIN / ("mpirun" + suffix)), *(["--oversubscribe"] if MPI == "open_mpi" else []),
+        cls.launch = [mpi_commands.launcher_of(MPI, BIN), *(["--oversubscribe"] if MPI == "open_mpi" else []),
                       "-n", str(RANKS)]
-        cls.program = str(folder / "fixed_pattern")
-        subprocess.run([str(BIN / ("mpicc" + suffix)), "-O1", str(HERE / "fixed_pattern.c"), "-o", cls.program],
-                       check=True)
-        cls.env = {k: v for k, v in os.environ.items()
-                   if not k.startswith(("TURNOUT_", "FI_", "OMPI_", "MPIR_", "PRTE_", "UCX_"))}
-        cls.env.update(TMPDIR=build.name, TURNOUT_FABRIC=f"record-{os.getpid()}", OMPI_MCA_mpi_yield_when_idle="1")
-        if os.getuid() == 0:
-            cls.env["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
+        cls.program = mpi_commands.compile_to(folder / "fixed_pattern", HERE / "fixed_pattern.c", MPI, BIN)
+        cls.env = mpi_commands.environment("UCX_", TMPDIR=build.name, TURNOUT_FABRIC=f"record-{os.getpid()}",
+                                           OMPI_MCA_mpi_yield_when_idle="1")
         done = subprocess.run([BUILD / "bin" / "turnout", "run", "--trace", str(folder / "turnout"), "--", *cls.launch,
                                cls.program], env=cls.env, text=True, capture_output=True, timeout=LIMIT, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import unittest
 
+import mpi_commands
+
 BUILD = pathlib.Path()
 MPI = ""
 BIN = pathlib.Path()
@@ -24,16 +26,9 @@ class Run(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix="run-test-")
         self.addCleanup(scratch.cleanup)
         self.scratch = pathlib.Path(scratch.name)
-        self.env = {k: v for k, v in os.environ.items()
-                    if not k.startswith(("TURNOUT_", "FI_", "OMPI_", "MPIR_", "PRTE_"))}
-        self.env.update(TMPDIR=scratch.name, TURNOUT_FABRIC=f"run-{os.getpid()}")
-        if os.getuid() == 0:
-            self.env["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
-        suffix = ".openmpi" if MPI == "open_mpi" and (BIN / "mpirun.openmpi").exists() else ""
-        self.launcher = str(BIN / ("mpirun" + suffix))
-        self.ring = str(self.scratch / "ring")
-        subprocess.run([str(BIN / ("mpicc" + suffix)), str(EXAMPLES / "ring.c"), "-o", self.ring],
-                       check=True, env=self.env)
+        self.env = mpi_commands.environment(TMPDIR=scratch.name, TURNOUT_FABRIC=f"run-{os.getpid()}")
+        self.launcher = mpi_commands.launcher_of(MPI, BIN)
+        self.ring = mpi_commands.compile_to(self.scratch / "ring", EXAMPLES / "ring.c", MPI, BIN)
 
     def run_job(self, *words, code=0):
         done = subprocess.run([str(BUILD / "bin" / "turnout"), "run", *words], text=True,

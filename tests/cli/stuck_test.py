@@ -18,6 +18,8 @@ import tempfile
 import time
 import unittest
 
+import mpi_commands
+
 BUILD = pathlib.Path()
 MPI = ""
 BIN = pathlib.Path()
@@ -67,20 +69,14 @@ class Stuck(unittest.TestCase):
     def setUpClass(cls):
         build = tempfile.TemporaryDirectory(prefix="stuck-test-")
         cls.addClassCleanup(build.cleanup)
-        suffix = ".openmpi" if MPI == "open_mpi" and (BIN / "mpirun.openmpi").exists() else ""
-        cls.launcher = str(BIN / ("mpirun" + suffix))
-        cls.program = str(pathlib.Path(build.name) / "hang")
-        subprocess.run([str(BIN / ("mpicc" + suffix)), "-O1", str(HERE / "hang.c"), "-o", cls.program], check=True)
+        cls.launcher = mpi_commands.launcher_of(MPI, BIN)
+        cls.program = mpi_commands.compile_to(pathlib.Path(build.name) / "hang", HERE / "hang.c", MPI, BIN)
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="stuck-")
         self.addCleanup(scratch.cleanup)
         self.scratch = pathlib.Path(scratch.name)
-        self.env = {k: v for k, v in os.environ.items()
-                    if not k.startswith(("TURNOUT_", "FI_", "OMPI_", "MPIR_", "PRTE_"))}
-        self.env.update(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name)
-        if os.getuid() == 0:
-            self.env["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
+        self.env = mpi_commands.environment(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name)
 
     def stuck(self, *words):
         return subprocess.run([BUILD / "bin" / "turnout", "stuck", *map(str, words)], env=self.env, text=True,

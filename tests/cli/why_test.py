@@ -16,6 +16,8 @@ import sys
 import tempfile
 import unittest
 
+import mpi_commands
+
 BUILD = pathlib.Path()
 MPI = ""
 BIN = pathlib.Path()
@@ -29,20 +31,15 @@ class Why(unittest.TestCase):
     def setUpClass(cls):
         build = tempfile.TemporaryDirectory(prefix="why-test-")
         cls.addClassCleanup(build.cleanup)
-        suffix = ".openmpi" if MPI == "open_mpi" and (BIN / "mpirun.openmpi").exists() else ""
-        cls.launcher = str(BIN / ("mpirun" + suffix))
-        cls.program = str(pathlib.Path(build.name) / "changing")
-        subprocess.run([str(BIN / ("mpicc" + suffix)), "-O1", str(HERE / "changing.c"), "-o", cls.program], check=True)
+        cls.launcher = mpi_commands.launcher_of(MPI, BIN)
+        cls.program = mpi_commands.compile_to(pathlib.Path(build.name) / "changing", HERE / "changing.c", MPI, BIN)
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="why-")
         self.addCleanup(scratch.cleanup)
         self.scratch = pathlib.Path(scratch.name)
-        self.env = {k: v for k, v in os.environ.items()
-                    if not k.startswith(("TURNOUT_", "FI_", "OMPI_", "MPIR_", "PRTE_"))}
-        self.env.update(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name, TURNOUT_FABRIC=f"why-{os.getpid()}")
-        if os.getuid() == 0:
-            self.env["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
+        self.env = mpi_commands.environment(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name,
+                                            TURNOUT_FABRIC=f"why-{os.getpid()}")
 
     def job(self, ranks, *words):
         return [str(BUILD / "bin" / "turnout"), "run", "--report=reports", "--", self.launcher, "-n", str(ranks),
