@@ -10,16 +10,14 @@
 Virtual time: the same build gives the same figures on every machine.
 """
 
-import argparse
-import difflib
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from table_page import TablePage, output_of, parser_of
+
 HEAD = "| run | time | partners of a process | limit | LRU | LRU-M | clairvoyant |\n|---|---:|---:|---:|---:|---:|---:|\n"
-COMMIT = re.compile(r"commit `[0-9a-f]*`")
 # Label, options, limits.
 RUNS = [
     ("64 processes", "--ranks 64", "32,4"),
@@ -30,11 +28,7 @@ RUNS = [
 
 
 def run(turnout, options, limits):
-    command = [turnout, "sim", "nwchem", *options.split(), "--no-check", "--limits", limits]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
-    return done.stdout
+    return output_of([turnout, "sim", "nwchem", *options.split(), "--no-check", "--limits", limits])
 
 
 def rows_of(label, text):
@@ -57,38 +51,20 @@ def rows_of(label, text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("turnout")
-    parser.add_argument("page", type=Path)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--commit")
-    what.add_argument("--check", action="store_true")
-    parser.add_argument("--first", action="store_true")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser, _ = parser_of(__doc__)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    page = options.page.read_text()
-    if options.commit:
-        page, count = COMMIT.subn(f"commit `{options.commit}`", page)
-        if count != 1:
-            sys.exit(f"{options.page}: expected one commit, found {count}")
-    parts = page.split(HEAD)
-    if len(parts) != 2:
-        sys.exit(f"{options.page}: expected one table with the head\n{HEAD}")
-    old, after = parts[1].split("\n\n", 1)
-    old += "\n"
-    runs = RUNS[:1] if options.check and options.first else RUNS
+    page = TablePage(options.page, HEAD)
+    first = options.check and options.first
+    runs = RUNS[:1] if first else RUNS
     with ThreadPoolExecutor(options.jobs) as pool:
         texts = list(pool.map(lambda one: run(options.turnout, *one[1:]), runs))
     new = "".join(rows_of(label, text) for (label, _, _), text in zip(runs, texts))
     if not options.check:
-        (options.output or options.page).write_text(parts[0] + HEAD + new + "\n" + after)
+        page.write(new, options.commit, options.output)
         return
-    if options.first:
-        old = "".join(old.splitlines(keepends=True)[: new.count("\n")])
-    if old != new:
-        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "page", "this build"))
-        sys.exit(f"{options.page}: this build gives other figures; make pages PAGES=nwchem")
+    old = "".join(page.rows.splitlines(keepends=True)[: new.count("\n")]) if first else page.rows
+    page.compare(old, new, "make pages PAGES=nwchem")
 
 
 if __name__ == "__main__":

@@ -14,28 +14,18 @@ Recordings (TURNOUT_TRACE) are in FOLDER/PROGRAM-RANKS, of 8, 16 and 32 ranks, a
 measured, so the page has no table of them.
 """
 
-import argparse
-import difflib
 import json
-import re
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from table_page import TablePage, output_of, parser_of
+
 HEAD = ("| program | ranks | time, predicted | whole | error | memory, predicted | whole | error | budget, predicted "
         "| whole |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
-COMMIT = re.compile(r"commit `[0-9a-f]*`")
 ROUNDS = {"nas-cg": 5, "nas-lu": 8, "nas-mg": 8, "nas-sp": 8, "nas-bt": 8, "nas-is": 4, "nas-ft": 4}
 FIRST = ["nas-cg", "nas-lu"]
 SMALL, LARGE = (8, 16, 32), (64, 128)
-
-
-def call(command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stderr}")
 
 
 def size_name(count):
@@ -62,7 +52,7 @@ def row(name, ranks, own):
 
 def predict(turnout, name, traces, ranks, folder):
     result = folder / f"{name}-{ranks}.json"
-    call([turnout, "plan", *traces, "--ranks", str(ranks), "--samples", "0", "--json", result])
+    output_of([turnout, "plan", *traces, "--ranks", str(ranks), "--samples", "0", "--json", result])
     return row(name, ranks, json.loads(result.read_text())["own_error"])
 
 
@@ -72,8 +62,8 @@ def rows_of(turnout, name, larger):
         traces = {}
         for ranks in SMALL + larger:
             traces[ranks] = folder / f"{name}-{ranks}.trace"
-            call([turnout, "sim", name, "--ranks", str(ranks), "--no-check", "--option", f"rounds={ROUNDS[name]}",
-                  "--write-trace", traces[ranks]])
+            output_of([turnout, "sim", name, "--ranks", str(ranks), "--no-check", "--option",
+                       f"rounds={ROUNDS[name]}", "--write-trace", traces[ranks]])
         small = [traces[ranks] for ranks in SMALL]
         return "".join(predict(turnout, name, [*small, traces[ranks]], ranks, folder) for ranks in larger)
 
@@ -92,40 +82,25 @@ def recorded_rows(turnout, recordings):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("turnout")
-    parser.add_argument("page", type=Path)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--commit")
-    what.add_argument("--check", action="store_true")
+    parser, what = parser_of(__doc__)
     what.add_argument("--recordings", type=Path)
-    parser.add_argument("--first", action="store_true")
-    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     if options.recordings:
         print(HEAD + recorded_rows(options.turnout, options.recordings), end="")
         return
-    parts = options.page.read_text().split(HEAD)
-    if len(parts) != 2:
-        sys.exit(f"{options.page}: expected a table with the head\n{HEAD}")
-    old, after = parts[1].split("\n\n", 1)
-    old += "\n"
+    page = TablePage(options.page, HEAD)
     first = options.check and options.first
     names, larger = (FIRST, LARGE[:1]) if first else (list(ROUNDS), LARGE)
     with ThreadPoolExecutor(options.jobs) as pool:
         new = "".join(pool.map(lambda name: rows_of(options.turnout, name, larger), names))
     if not options.check:
-        text, count = COMMIT.subn(f"commit `{options.commit}`", parts[0] + HEAD + new + "\n" + after)
-        if count != 1:
-            sys.exit(f"{options.page}: expected one commit, found {count}")
-        options.page.write_text(text)
+        page.write(new, options.commit)
         return
+    old = page.rows
     if first:
         kept = {tuple(line.split("|")[1:3]) for line in new.splitlines()}
         old = "".join(line for line in old.splitlines(True) if tuple(line.split("|")[1:3]) in kept)
-    if old != new:
-        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "page", "this build"))
-        sys.exit(f"{options.page}: this build gives other figures; tools/plan_page.py writes them")
+    page.compare(old, new, "tools/plan_page.py writes them")
 
 
 if __name__ == "__main__":
