@@ -32,7 +32,7 @@ Recorder* Recorder::get() noexcept {
     const char* const setting = std::getenv(kVariable);
     if (setting == nullptr || *setting == '\0') return nullptr;
     (void)::pthread_atfork(nullptr, nullptr, [] { in_child = true; });
-    return new Recorder(setting);
+    return new Recorder(setting);  // NOLINT: without memory the process may end
   }();
   return in_child.load(std::memory_order_relaxed) ? nullptr : one;
 }

@@ -6,7 +6,7 @@
 #   tools/check.sh --all    all files
 set -uo pipefail
 cd "$(dirname "$0")/.."
-folders=(base hca core provider sim cli bench tests)
+folders=(base hca core provider record sim cli bench tests)
 present=()
 for folder in "${folders[@]}"; do [ -d "$folder" ] && present+=("$folder"); done
 

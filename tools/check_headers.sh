@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 folders=()
-for folder in base hca core provider sim cli bench tests; do [ -d "$folder" ] && folders+=("$folder"); done
+for folder in base hca core provider record sim cli bench tests; do [ -d "$folder" ] && folders+=("$folder"); done
 mapfile -t headers < <(find "${folders[@]}" -name '*.h' | sort)
 export CXX="${CXX:-g++}"
 alone() {

@@ -9,7 +9,7 @@ while IFS= read -r file; do
     echo "   no SPDX-License-Identifier: $file"
     bad=1
   fi
-done < <(find base bench cli cmake core examples hca packaging provider sim tests tools \
+done < <(find base bench cli cmake core examples hca packaging provider record sim tests tools \
   \( -name '*.h' -o -name '*.cpp' -o -name '*.c' -o -name '*.py' -o -name '*.sh' -o -name '*.cmake' \
      -o -name '*.def' -o -name CMakeLists.txt \) -not -path '*/__pycache__/*')
 version=$(sed -n 's/^project(turnout VERSION \([0-9.]*\) .*/\1/p' CMakeLists.txt)
