@@ -32,7 +32,7 @@ NAME = {"mpich": "MPICH", "open_mpi": "Open MPI"}
 
 class Job:
     def __init__(self, test, way, ranks, settings, *words):
-        self.name = f"hang-{way}"
+        self.name = f"hang-{way}-{os.getpid()}"  # another run of this test has jobs of its own
         env = dict(test.env, TURNOUT_FABRIC=f"stuck-{os.getpid()}-{way}", TURNOUT_REPORT_JOB=self.name, **settings)
         more = ["--oversubscribe"] if MPI == "open_mpi" else []
         self.errors = test.scratch / "errors"
