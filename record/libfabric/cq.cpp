@@ -84,21 +84,25 @@ ssize_t Cq::readerr(fid_cq* cq, fi_cq_err_entry* to, std::uint64_t flags) {
 
 void Cq::ended(Recorder& recorder, const fi_cq_tagged_entry& entry, fi_addr_t source) {
   auto lock = recorder.guard();
-  PendingOperation* const found = pending_.oldest(entry.op_context, entry.flags);
+  PendingOperation* found = pending_.oldest(entry.op_context, entry.flags);
   if (found == nullptr) return;  // told by a peer: one-sided, with data
-  Operation& operation = found->operation;
   using enum Operation::Kind;
-  if (operation.kind != receive && operation.kind != receive_many) {
-    recorder.ended(&operation);
+  if (found->operation.kind != receive && found->operation.kind != receive_many) {
+    recorder.ended(&found->operation);
     pending_.erase(entry.op_context, found);
     return;
   }
-  PeerId from = operation.peer;
+  PeerId from = found->operation.peer;
   if (Av* const av = found->av; from == kAnyPeer && av != nullptr) {
+    const std::uint32_t number = found->operation.number;
     lock.unlock();
     from = av->peer(recorder, source);
     lock.lock();
+    // Another thread that reads the queue may have ended it.
+    found = pending_.find(entry.op_context, number);
+    if (found == nullptr) return;
   }
+  Operation& operation = found->operation;
   const bool last = operation.kind == receive || (entry.flags & FI_MULTI_RECV) != 0;
   // The end of a buffer for many messages may come without one.
   if (operation.kind == receive || (entry.flags & FI_RECV) != 0)
