@@ -29,18 +29,8 @@ struct MessageCalls {
                                                    const Deferral* deferral = nullptr) noexcept {
     // Many messages go to one buffer, not to many.
     if ((call.flags & FI_MULTI_RECV) != 0 && buffer.size() != 1) return -FI_EINVAL;
-    RecvRequest request = receive_of(buffer, tag, ignore);
+    RecvRequest request = receive_of(buffer, kWithTag, tag, ignore);
     return post(f, request, call, deferral);
-  }
-
-  static RecvRequest receive_of(std::span<const iovec> buffer, std::uint64_t tag,
-                                std::uint64_t ignore) noexcept {
-    RecvRequest request;
-    request.buffer = buffer;
-    request.tagged = kWithTag;
-    request.tag = tag;
-    request.ignore = ignore;
-    return request;
   }
 
   static std::uint64_t recv_flags(fid_ep* f) noexcept {
@@ -101,7 +91,7 @@ struct MessageCalls {
     return contain([&] {
       Ep& ep = Ep::of(f);
       const Guard guard(ep.domain.lock);
-      RecvRequest request = receive_of({msg.msg_iov, msg.iov_count}, msg.tag, msg.ignore);
+      RecvRequest request = receive_of({msg.msg_iov, msg.iov_count}, kWithTag, msg.tag, msg.ignore);
       return ep.path.receive_claimed(request, call);
     });
   }

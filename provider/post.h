@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cassert>
+#include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "provider/endpoint.h"
@@ -17,6 +19,17 @@ namespace turnout::provider {
 // A buffer in one part.
 [[nodiscard]] inline std::array<iovec, 1> part(const void* buffer, std::size_t length) noexcept {
   return {{{const_cast<void*>(buffer), length}}};
+}
+
+// A receive whose peer and report are still open.
+[[nodiscard]] inline RecvRequest receive_of(std::span<const iovec> buffer, bool tagged,
+                                            std::uint64_t tag, std::uint64_t ignore) noexcept {
+  RecvRequest request;
+  request.buffer = buffer;
+  request.tagged = tagged;
+  request.tag = tag;
+  request.ignore = ignore;
+  return request;
 }
 
 // Errors: -FI_E*, as DataPath::start. With a deferral the request waits for it: -FI_EDOMAIN,

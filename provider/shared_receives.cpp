@@ -34,11 +34,7 @@ struct ReceiveCalls {
   static ssize_t post(fid_ep* f, std::span<const iovec> buffer, const Call& call, bool is_message,
                       std::uint64_t tag = 0, std::uint64_t ignore = 0) noexcept {
     if (buffer.size() > kIovLimit) return -FI_EINVAL;
-    RecvRequest request;
-    request.buffer = buffer;
-    request.tagged = kWithTag;
-    request.tag = tag;
-    request.ignore = ignore;
+    const RecvRequest request = receive_of(buffer, kWithTag, tag, ignore);
     SharedReceives& receives = SharedReceives::of(f);
     return contain([&] {
       const Guard guard(receives.domain.lock);
@@ -213,9 +209,8 @@ bool SharedReceives::fits(const Receive& receive, const Arrived& arrived) const 
 }
 
 bool SharedReceives::start(const Arrived& arrived, const Receive& receive) {
-  RecvRequest request;
-  request.buffer = {receive.buffer.data(), receive.count};
-  request.tagged = receive.tagged;
+  RecvRequest request = receive_of({receive.buffer.data(), receive.count}, receive.tagged,
+                                   receive.tag, receive.ignore);
   Call call = receive.call;
   call.flags |= arrived.path->receive_flags(receive.is_message);
   return arrived.path->receive_taken(arrived.message.handle, request, call) == 0;
