@@ -100,24 +100,24 @@ void Ep::enabled() {
   take();
 }
 
-void Ep::take() noexcept {
-  general_.take(&fid_->fid.ops);
-  if (scalable_) scalable_calls_.take(&fid_->ops);
+// Each table that was copied, with the field of the object that holds it.
+template <class Use>
+void Ep::each_table(Use&& use) noexcept {
+  use(general_, &fid_->fid.ops);
+  if (scalable_) use(scalable_calls_, &fid_->ops);
   if (!taken_) return;
-  msg_.take(&fid_->msg);
-  tagged_.take(&fid_->tagged);
-  rma_.take(&fid_->rma);
-  atomic_.take(&fid_->atomic);
+  use(msg_, &fid_->msg);
+  use(tagged_, &fid_->tagged);
+  use(rma_, &fid_->rma);
+  use(atomic_, &fid_->atomic);
+}
+
+void Ep::take() noexcept {
+  each_table([](auto& table, auto** field) { table.take(field); });
 }
 
 void Ep::restore() noexcept {
-  general_.restore(&fid_->fid.ops);
-  if (scalable_) scalable_calls_.restore(&fid_->ops);
-  if (!taken_) return;
-  msg_.restore(&fid_->msg);
-  tagged_.restore(&fid_->tagged);
-  rma_.restore(&fid_->rma);
-  atomic_.restore(&fid_->atomic);
+  each_table([](auto& table, auto** field) { table.restore(field); });
 }
 
 Cq* Ep::transmit_queue(std::uint64_t flags) const noexcept {

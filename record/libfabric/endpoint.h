@@ -88,6 +88,8 @@ class Ep final : public Object {
   static int tx_ctx(fid_ep* ep, int index, fi_tx_attr* attr, fid_ep** made, void* context);
   static int rx_ctx(fid_ep* ep, int index, fi_rx_attr* attr, fid_ep** made, void* context);
 
+  template <class Use>
+  void each_table(Use&& use) noexcept;
   void take() noexcept override;
   void restore() noexcept override;
   void enabled();

@@ -10,45 +10,29 @@ namespace {
 struct RmaCalls {
   static Ep& of(const fid_ep* ep) noexcept { return owner_of<Ep>(ep->rma); }
 
-  static ssize_t read(fid_ep* ep, void* buffer, std::size_t length, void* desc, fi_addr_t from,
-                      std::uint64_t address, std::uint64_t key, void* context) {
+  // Reads and writes are called alike; kCall is the provider's.
+  template <bool kPut, auto kCall, class Buffer>
+  static ssize_t access(fid_ep* ep, Buffer* buffer, std::size_t length, void* desc, fi_addr_t peer,
+                        std::uint64_t address, std::uint64_t key, void* context) {
     Ep& e = of(ep);
-    return e.access(false, length, e.sends(from, context), [&] {
-      return e.rma().read(ep, buffer, length, desc, from, address, key, context);
+    return e.access(kPut, length, e.sends(peer, context), [&] {
+      return (e.rma().*kCall)(ep, buffer, length, desc, peer, address, key, context);
     });
   }
-  static ssize_t readv(fid_ep* ep, const iovec* pieces, void** desc, std::size_t count,
-                       fi_addr_t from, std::uint64_t address, std::uint64_t key, void* context) {
+  template <bool kPut, auto kCall>
+  static ssize_t accessv(fid_ep* ep, const iovec* pieces, void** desc, std::size_t count,
+                         fi_addr_t peer, std::uint64_t address, std::uint64_t key, void* context) {
     Ep& e = of(ep);
-    return e.access(false, sum_of(pieces, count, &iovec::iov_len), e.sends(from, context), [&] {
-      return e.rma().readv(ep, pieces, desc, count, from, address, key, context);
+    return e.access(kPut, sum_of(pieces, count, &iovec::iov_len), e.sends(peer, context), [&] {
+      return (e.rma().*kCall)(ep, pieces, desc, count, peer, address, key, context);
     });
   }
-  static ssize_t readmsg(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags) {
+  template <bool kPut, auto kCall>
+  static ssize_t accessmsg(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags) {
     Ep& e = of(ep);
-    return e.access(false, sum_of(msg->msg_iov, msg->iov_count, &iovec::iov_len),
+    return e.access(kPut, sum_of(msg->msg_iov, msg->iov_count, &iovec::iov_len),
                     {msg->addr, flags, msg->context},
-                    [&] { return e.rma().readmsg(ep, msg, flags); });
-  }
-  static ssize_t write(fid_ep* ep, const void* buffer, std::size_t length, void* desc, fi_addr_t to,
-                       std::uint64_t address, std::uint64_t key, void* context) {
-    Ep& e = of(ep);
-    return e.access(true, length, e.sends(to, context), [&] {
-      return e.rma().write(ep, buffer, length, desc, to, address, key, context);
-    });
-  }
-  static ssize_t writev(fid_ep* ep, const iovec* pieces, void** desc, std::size_t count,
-                        fi_addr_t to, std::uint64_t address, std::uint64_t key, void* context) {
-    Ep& e = of(ep);
-    return e.access(true, sum_of(pieces, count, &iovec::iov_len), e.sends(to, context), [&] {
-      return e.rma().writev(ep, pieces, desc, count, to, address, key, context);
-    });
-  }
-  static ssize_t writemsg(fid_ep* ep, const fi_msg_rma* msg, std::uint64_t flags) {
-    Ep& e = of(ep);
-    return e.access(true, sum_of(msg->msg_iov, msg->iov_count, &iovec::iov_len),
-                    {msg->addr, flags, msg->context},
-                    [&] { return e.rma().writemsg(ep, msg, flags); });
+                    [&] { return (e.rma().*kCall)(ep, msg, flags); });
   }
   static ssize_t inject(fid_ep* ep, const void* buffer, std::size_t length, fi_addr_t to,
                         std::uint64_t address, std::uint64_t key) {
@@ -75,12 +59,12 @@ struct RmaCalls {
 }  // namespace
 
 void replace_calls(Table<fi_ops_rma>* table) {
-  table->replace(&fi_ops_rma::read, &RmaCalls::read);
-  table->replace(&fi_ops_rma::readv, &RmaCalls::readv);
-  table->replace(&fi_ops_rma::readmsg, &RmaCalls::readmsg);
-  table->replace(&fi_ops_rma::write, &RmaCalls::write);
-  table->replace(&fi_ops_rma::writev, &RmaCalls::writev);
-  table->replace(&fi_ops_rma::writemsg, &RmaCalls::writemsg);
+  table->replace(&fi_ops_rma::read, &RmaCalls::access<false, &fi_ops_rma::read, void>);
+  table->replace(&fi_ops_rma::readv, &RmaCalls::accessv<false, &fi_ops_rma::readv>);
+  table->replace(&fi_ops_rma::readmsg, &RmaCalls::accessmsg<false, &fi_ops_rma::readmsg>);
+  table->replace(&fi_ops_rma::write, &RmaCalls::access<true, &fi_ops_rma::write, const void>);
+  table->replace(&fi_ops_rma::writev, &RmaCalls::accessv<true, &fi_ops_rma::writev>);
+  table->replace(&fi_ops_rma::writemsg, &RmaCalls::accessmsg<true, &fi_ops_rma::writemsg>);
   table->replace(&fi_ops_rma::inject, &RmaCalls::inject);
   table->replace(&fi_ops_rma::writedata, &RmaCalls::writedata);
   table->replace(&fi_ops_rma::injectdata, &RmaCalls::injectdata);
