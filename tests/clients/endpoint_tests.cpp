@@ -244,8 +244,8 @@ void shared_av(const Run& run) {
   };
   try {
     Setup setup;
-    setup.caps =
-        FI_MSG | FI_TAGGED;  // the peer's own messages may come before its second process's
+    // The peer's own messages may come before its second process's.
+    setup.caps = FI_MSG | FI_TAGGED;
     setup.av = FI_AV_TABLE;
     setup.av_name = name;
     setup.more = [](fi_info& hints) { hints.domain_attr->caps |= FI_SHARED_AV; };

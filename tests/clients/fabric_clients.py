@@ -31,6 +31,7 @@ MODES = ["out-of-band", "by-port"]
 LIMIT = 20  # seconds of a quick test on a core of its own
 STANDARD_LIMIT = 180
 
+
 def libraries():
     """Folders for LD_LIBRARY_PATH by version; the system's needs none."""
     found = {"1.17": ""}
