@@ -69,7 +69,11 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
   }
   if (static_cast<std::uint32_t>(wr.num_sge) > qp.init.cap.max_send_sge) return EINVAL;
   w.num_sge = static_cast<std::uint8_t>(wr.num_sge);
-  for (int i = 0; i < wr.num_sge; ++i) w.sge[i] = wr.sg_list[i];
+  for (int i = 0; i < wr.num_sge; ++i) {
+    w.sge[i].addr = wr.sg_list[i].addr;
+    w.sge[i].length = wr.sg_list[i].length;
+    w.sge[i].lkey = wr.sg_list[i].lkey;
+  }
   return 0;
 }
 

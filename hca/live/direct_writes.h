@@ -45,15 +45,16 @@ class DirectWrites : LiveParts {
       // NOLINTNEXTLINE: an address of ours
       auto* const to = reinterpret_cast<std::uint8_t*>(region.direct + (remote - iova));
       copy(to);
-      prefetch_next(qp.latest_write, to + length);
+      prefetch_next(qp.latest_write, to + length, length);
     }
     qp.hazard->store(0, std::memory_order_release);
     return same;
   }
   // After another write, whose bytes end at `end`.
-  void remember(Qp& qp, const RequestTarget& target, const Place& end) noexcept {
+  void remember(Qp& qp, const RequestTarget& target, const Place& end,
+                std::uint64_t length) noexcept {
     LatestWrite& latest = qp.latest_write;
-    prefetch_next(latest, end.direct);
+    prefetch_next(latest, end.direct, length);
     latest.identity = target.record->identity.load(std::memory_order_acquire);
     if (qp.kind != QpKind::rc || end.registration == 0 ||
         fabric.header().faults.load(std::memory_order_relaxed) != 0 ||
@@ -84,17 +85,28 @@ class DirectWrites : LiveParts {
 
  private:
   // Writes that lie equally far apart go on so. The core that receives has the lines of the next
-  // ones: they are fetched while the program prepares its message, or the store would hold up what
-  // follows it. Where nothing is mapped a prefetch does nothing.
-  static void prefetch_next(LatestWrite& latest, const std::uint8_t* end) noexcept {
+  // ones: they are fetched while the program prepares its message, or the stores would hold up what
+  // follows them. Those of a write of at most so many bytes; of a longer one its end. Where nothing
+  // is mapped a prefetch does nothing.
+  static constexpr std::uint64_t kMostPrefetched = 4096, kLine = 64;
+  static void prefetch_next(LatestWrite& latest, const std::uint8_t* end,
+                            std::uint64_t length) noexcept {
     constexpr std::uintptr_t kAhead = 4;
     const auto now = reinterpret_cast<std::uintptr_t>(end);
-    const std::uintptr_t next = now + kAhead * (now - latest.end);
+    const std::uintptr_t last = now + kAhead * (now - latest.end) - 1;
     latest.end = now;
+    prefetch(last);
+    if (length > kLine && length <= kMostPrefetched) prefetch_lines(last, length / kLine);
+  }
+  // So many before the line of `last`.
+  [[gnu::noinline]] static void prefetch_lines(std::uintptr_t last, std::uint64_t count) noexcept {
+    for (; count > 0; --count) prefetch(last -= kLine);
+  }
+  static void prefetch(std::uintptr_t at) noexcept {
 #if defined(__x86_64__)
-    asm volatile("prefetchw (%0)" : : "r"(next - 1));
+    asm volatile("prefetchw (%0)" : : "r"(at));
 #else
-    __builtin_prefetch(reinterpret_cast<const std::uint8_t*>(next - 1), 1);
+    __builtin_prefetch(reinterpret_cast<const std::uint8_t*>(at), 1);
 #endif
   }
 };

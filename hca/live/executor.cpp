@@ -233,7 +233,7 @@ inline Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& tar
     place.remote += part.length;
     address += part.length;
   }
-  if (!reads && place.direct != nullptr) direct_writes.remember(qp, target, place);
+  if (!reads && place.direct != nullptr) direct_writes.remember(qp, target, place, local.length);
   if (takes) deliver_imm(qp, wqe, target, receive, local.length);
   return Step::done;
 }
