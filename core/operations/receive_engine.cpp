@@ -181,6 +181,7 @@ bool ReceiveEngine::read_ring(Peer& peer) {
     }
     const std::byte* const payload = ring.payload(header);
     const std::uint64_t position = ring.advance();
+    ring.prefetch_behind_head();
     peer.heard_since_tick = true;
     deliver(peer, header, Arrival{UnexpectedMessage::Storage::ring, payload, 0, position, nullptr});
     moved = true;

@@ -61,14 +61,14 @@ Status DcInitiator::recover() {
   return status.ok() ? to_ready() : status;
 }
 
-Status DcInitiator::post(SendRecord record) {
+Status DcInitiator::post(const SendRecord& record) {
   // Messages hold scarce buffers: retire them a few at a time.
   constexpr std::uint32_t kSignalEvery = 8;
-  record.signalled = decide_signal(record.signalled || record.kind != SendRecord::Kind::message,
-                                   record.pool != SendRecord::Pool::none, kSignalEvery);
+  const bool signalled = decide_signal(record.signalled || record.kind != SendRecord::Kind::message,
+                                       record.pool != SendRecord::Pool::none, kSignalEvery);
   ibv_wr_start(ex_);
   ex_->wr_id = next_wr_id();
-  ex_->wr_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
+  ex_->wr_flags = signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
   switch (record.opcode) {
     case IBV_WR_RDMA_READ:
       ibv_wr_rdma_read(ex_, record.rkey, record.remote);
@@ -88,7 +88,7 @@ Status DcInitiator::post(SendRecord record) {
   }
   const int error = ibv_wr_complete(ex_);
   if (error != 0) return verbs::failure("ibv_wr_complete", "DC initiator", error);
-  push(record);
+  push(record, signalled);
   return {};
 }
 

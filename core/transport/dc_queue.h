@@ -16,7 +16,7 @@ class DcInitiator final : public MessageQueue {
   using MessageQueue::MessageQueue;
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
                               const QpTuning& tuning);
-  [[nodiscard]] Status post(SendRecord record) override;
+  [[nodiscard]] Status post(const SendRecord& record) override;
   [[nodiscard]] Status recover() override;
 
  private:

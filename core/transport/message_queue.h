@@ -24,7 +24,7 @@ class MessageQueue : public SendQueue {
   using SendQueue::SendQueue;
   virtual ~MessageQueue() = default;
   // Undefined when full(). The record names operation, memory and destination.
-  [[nodiscard]] virtual Status post(SendRecord record) = 0;
+  [[nodiscard]] virtual Status post(const SendRecord& record) = 0;
   // Back to ready-to-send after an error; records must have been taken out.
   [[nodiscard]] virtual Status recover() = 0;
 };

@@ -5,7 +5,6 @@
 
 namespace turnout {
 namespace {
-constexpr std::uint32_t kSignalBufferEvery = 8;
 constexpr int kInitMask = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 
 }  // namespace
@@ -113,26 +112,6 @@ std::vector<SendRecord> RcQueue::take_all(std::shared_ptr<const SentLog>* log) {
   if (log != nullptr) *log = std::make_shared<const SentLog>(std::move(log_));
   log_.clear();
   return all;
-}
-
-Status RcQueue::post(SendRecord record) {
-  record.signalled = decide_signal(record.signalled || record.kind != SendRecord::Kind::message,
-                                   record.pool != SendRecord::Pool::none, kSignalBufferEvery);
-  ibv_sge sge{record.local, record.length, record.lkey};
-  ibv_send_wr request;  // what its opcode does not use stays as it is
-  request.wr_id = next_wr_id();
-  request.next = nullptr;
-  request.sg_list = &sge;
-  request.num_sge = record.length > 0 ? 1 : 0;
-  request.opcode = static_cast<ibv_wr_opcode>(record.opcode);
-  request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
-  request.wr.rdma.remote_addr = record.remote;
-  request.wr.rdma.rkey = record.rkey;
-  request.qp_type.xrc.remote_srqn = record.dct;
-  if (const int error = submit(&request); error != 0) [[unlikely]]
-    return verbs::failure("ibv_post_send", kRcName, error);
-  push(record);
-  return {};
 }
 
 Status RcQueue::post_receive(std::uint64_t wr_id, ibv_sge sge) {

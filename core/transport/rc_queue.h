@@ -69,7 +69,7 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status send_inline(std::span<const std::byte> bytes, PeerId peer,
                                    bool takes_private, std::uint64_t operation = 0);
   // Of an initiator: record.dct is the number of the XRC receive queue.
-  [[nodiscard]] Status post(SendRecord record);
+  [[nodiscard, gnu::always_inline]] Status post(const SendRecord& record);
   template <class Done>
   void retire(std::uint64_t wr_id, bool inclusive, Done&& done) {
     for (std::uint32_t n = count_until(wr_id, inclusive); n > 0; --n) {
@@ -112,6 +112,7 @@ class RcQueue : public SendQueue {
   SentLog log_;
 };
 
+  static constexpr std::uint32_t kSignalBufferEvery = 8;
 inline Status RcQueue::post_inline(std::span<const std::byte> bytes, const SendRecord& what) {
   const bool signalled = decide_signal(what.operation != 0, false, kSignalInlineEvery);
   ibv_sge sge{reinterpret_cast<std::uint64_t>(bytes.data()),
@@ -124,6 +125,26 @@ inline Status RcQueue::post_inline(std::span<const std::byte> bytes, const SendR
   request.opcode = static_cast<ibv_wr_opcode>(what.opcode);
   request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
                        (signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
+inline Status RcQueue::post(const SendRecord& record) {
+  const bool signalled = decide_signal(record.signalled || record.kind != SendRecord::Kind::message,
+                                       record.pool != SendRecord::Pool::none, kSignalBufferEvery);
+  ibv_sge sge{record.local, record.length, record.lkey};
+  ibv_send_wr request;  // what its opcode does not use stays as it is
+  request.wr_id = next_wr_id();
+  request.next = nullptr;
+  request.sg_list = &sge;
+  request.num_sge = record.length > 0 ? 1 : 0;
+  request.opcode = static_cast<ibv_wr_opcode>(record.opcode);
+  request.send_flags = signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
+  request.wr.rdma.remote_addr = record.remote;
+  request.wr.rdma.rkey = record.rkey;
+  request.qp_type.xrc.remote_srqn = record.dct;
+  if (const int error = submit(&request); error != 0) [[unlikely]]
+    return verbs::failure("ibv_post_send", kRcName, error);
+  push(record, signalled);
+  return {};
+}
+
   request.wr.rdma.remote_addr = what.remote;
   request.wr.rdma.rkey = what.rkey;
   request.qp_type.xrc.remote_srqn = what.dct;
@@ -132,7 +153,6 @@ inline Status RcQueue::post_inline(std::span<const std::byte> bytes, const SendR
   push({.kind = SendRecord::Kind::message,
         .pool = SendRecord::Pool::logged,
         .opcode = what.opcode,
-        .signalled = signalled,
         .takes_private = what.takes_private,
         .peer = what.peer,
         .length = sge.length,
@@ -140,7 +160,8 @@ inline Status RcQueue::post_inline(std::span<const std::byte> bytes, const SendR
         .dct = what.dct,
         .local = log_.append(bytes.data(), bytes.size()),
         .remote = what.remote,
-        .operation = what.operation});
+        .operation = what.operation},
+       signalled);
   return {};
 }
 

@@ -44,9 +44,9 @@ class UdQueue final : public MessageQueue {
   }
   [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
   // A record that comes signalled is; dc_key is the id of the endpoint it goes to.
-  [[nodiscard]] Status post(SendRecord record) override {
+  [[nodiscard]] Status post(const SendRecord& record) override {
     constexpr std::uint32_t kSignalEvery = 8;  // as in dc_queue.cpp
-    record.signalled =
+    const bool signalled =
         decide_signal(record.signalled, record.pool != SendRecord::Pool::none, kSignalEvery);
     ibv_sge sge{record.local, record.length, record.lkey};
     ibv_send_wr request{};
@@ -54,13 +54,13 @@ class UdQueue final : public MessageQueue {
     request.sg_list = &sge;
     request.num_sge = 1;
     request.opcode = IBV_WR_SEND;
-    request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
+    request.send_flags = signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
     request.wr.ud.ah = record.ah;
     request.wr.ud.remote_qpn = record.dct;
     request.wr.ud.remote_qkey = datagram_key(record.dc_key);
     if (const int error = submit(&request); error != 0) [[unlikely]]
       return verbs::failure("ibv_post_send", "UD queue pair", error);
-    push(record);
+    push(record, signalled);
     return {};
   }
   // A failed request stops the sending side only (IBTA 10.3.1: SQE).

@@ -47,9 +47,9 @@ class RecordedQueue final : public MessageQueue {
  public:
   RecordedQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers)
       : MessageQueue(id, depth, buffers) {}
-  [[nodiscard]] Status post(SendRecord record) override {
+  [[nodiscard]] Status post(const SendRecord& record) override {
     if (!result.ok()) return result;
-    push(record);
+    push(record, record.signalled);
     posted.push_back(record);
     return {};
   }
