@@ -96,7 +96,7 @@ void ChannelNegotiator::send_request(Peer& peer) {
   if (with_ring && fresh) {
     PeerRxState& rx = peer.state.ref().rx;
     rx.ring_request = message.request;
-    rx.unreported_ring = 0;
+    rx.unreported_ring = rx.returned_ring = 0;
   }
   if (has_private) {
     peer.state.make().rx.private_queue.request = message.request;
@@ -299,10 +299,13 @@ void ChannelNegotiator::send_accept(Peer& peer) {
     return;
   }
   peer.tx.state = SendState::accepted;
+  const CreditWord& word = peer.connection->rc->credit_word;
   control_.send_control(peer, Purpose::establishment,
                         {.type = wire::Control::accept,
                          .request = peer.change->answer.request,
-                         .qp_id = peer.connection->rc->qp_id()});
+                         .qp_id = peer.connection->rc->qp_id(),
+                         .ring_address = word.address(),
+                         .ring_rkey = word.rkey});
 }
 
 // At the receiver of the data.
@@ -315,7 +318,10 @@ void ChannelNegotiator::on_accept(Peer& peer, const wire::ControlMessage& messag
   }
   if (over_xrc(peer.change->wanted)) return xrc_nodes_.on_xrc_accept(peer, message);
   peer.rx.state = ReceiveState::connecting;
-  peer.connect().remote_qp_id = message.qp_id;
+  PeerConnection& connection = peer.connect();
+  connection.remote_qp_id = message.qp_id;
+  connection.credits_at = message.ring_address;
+  connection.credits_rkey = context_.traits.writes_credits ? message.ring_rkey : 0;
   advance_rc(peer);
 }
 
@@ -366,7 +372,7 @@ void ChannelNegotiator::switch_receiving(Peer& peer, ChannelKind to) {
     rings_.remove(peer);
     PeerRxState& rx = peer.state.ref().rx;
     ring_pool_.put_away(std::move(rx.ring));
-    rx.unreported_ring = 0;
+    rx.unreported_ring = rx.returned_ring = 0;
   }
 }
 

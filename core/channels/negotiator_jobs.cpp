@@ -18,7 +18,13 @@ void ChannelNegotiator::advance_rc(Peer& peer) {
       if (!peer.connection->rc) return;  // the endpoint is closing
     }
     // Of an earlier connection: everything has arrived, or the peer would not have released it.
-    for (const SendRecord& record : peer.connection->rc->take_all()) events_.retire(record);
+    sender_.take_written_credits(peer);
+    bool lost_credits = false;
+    for (const SendRecord& record : peer.connection->rc->take_all()) {
+      lost_credits |= record.kind == SendRecord::Kind::credit;
+      events_.retire(record);
+    }
+    if (lost_credits) credits_.repeat_ring_credits(peer);
     private_receives_.unpost_private_receives(*peer.connection->rc);
     auto job = RcPool::job_of(&peer, std::move(peer.connect().rc));
     RcPool::connect_with(job.get(), peer, peer.connection->remote_qp_id);

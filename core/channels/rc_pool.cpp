@@ -60,6 +60,7 @@ void RcPool::fill_pool() {
 void RcPool::forget_rc(std::unique_ptr<RcQueue> queue) {
   queue->destroy();
   private_receives_.release_private_receives(*queue);
+  resources_.credit_words.give_back(queue->credit_word);
   resources_.queues[queue->id()] = nullptr;
   queue_epochs_[queue->id()] = static_cast<std::uint8_t>(queue->epoch() + 1);
   free_queue_ids_.push_back(queue->id());
@@ -96,6 +97,7 @@ Status RcPool::want_rc(Peer& peer) {
   if (peer.connection->has_rc()) return {};
   if (!resources_.rc_pool.empty()) {
     peer.connect().rc = std::move(resources_.rc_pool.back());
+    peer.connect().rc->credit_word.clear();
     resources_.rc_pool.pop_back();
     ++active_rc_;
     return {};
@@ -129,6 +131,10 @@ void RcPool::add_queue(RcJob* job) {
   job->queue = std::make_unique<RcQueue>(id, kQueueDepth, resources_.unsignalled_data,
                                          queue_epochs_[id], ++rc_made_, context_.account);
   resources_.queues[id] = job->queue.get();
+  if (context_.traits.writes_credits) {
+    job->queue->credit_word = resources_.credit_words.take(*context_.device, context_.account,
+                                                           peer_table_.reserved_headroom());
+  }
   job->make = true;
   job->asks = context_.traits.prepares && !context_.placement.rc_in_order();
   job->device = context_.device;
@@ -164,6 +170,7 @@ void RcPool::discard_rc(Peer& peer) {
   --active_rc_;
   PeerConnection& connection = peer.connect();
   connection.remote_qp_id = 0;
+  connection.credits_rkey = 0;
   const Nanoseconds chosen_at = eviction_.gone(connection.eviction);
   private_receives_.close_private_receives(
       peer, connection.rc_job != nullptr ? *connection.rc_job->queue : *connection.rc);
@@ -173,8 +180,11 @@ void RcPool::discard_rc(Peer& peer) {
     ++resetting_rc_;
     return;
   }
+  sender_.take_written_credits(peer);  // its word is somebody else's soon
   std::unique_ptr<RcQueue> queue = std::move(peer.connect().rc);
+  bool lost_credits = false;
   for (const SendRecord& record : queue->take_all()) {
+    lost_credits |= record.kind == SendRecord::Kind::credit;
     if (record.kind == SendRecord::Kind::transfer) {
       events_.on_transfer_done(*record.transfer, peer.state->loss);
     } else {
@@ -182,6 +192,7 @@ void RcPool::discard_rc(Peer& peer) {
     }
   }
   put_away(std::move(queue), chosen_at);
+  if (lost_credits) credits_.repeat_ring_credits(peer);
 }
 
 void RcPool::drop_rc_if_unused(Peer& peer) {

@@ -94,8 +94,8 @@ void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& mes
         break;
       }
       peer.tx.credits = std::min(peer.tx.credits + message.credits, wire::kMostCredits);
-      if (over_ring(peer.tx.kind) && message.request == peer.state->tx.ring.request)
-        peer.state.ref().tx.ring.give_credits(message.ring_credits);
+      if (over_ring(peer.tx.kind))
+        peer.state.ref().tx.ring.take_total(message.request, message.ring_entries);
       break;
     case wire::Control::wireup_reply:
       peer.remote_index = message.own_index;

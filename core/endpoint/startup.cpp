@@ -201,6 +201,8 @@ Status Startup::create_queues() {
   do {
     status = create_pools();
   } while (!status.ok() && settles_for_fewer(status));
+  if (status.ok() && context_.traits.writes_credits)
+    resources_.credit_words.prepare(*context_.device, context_.account);
   return status;
 }
 
@@ -339,6 +341,7 @@ Status Startup::start() {
   context_.traits.prepares =
       context_.traits.uses_feedback ||
       (context_.simulation.policy != nullptr && context_.simulation.policy->prepares);
+  context_.traits.writes_credits = context_.traits.prepares;
   context_.traits.never_connects = settings.policy == "static:ud-sendrecv";
   context_.rendezvous = rendezvous_named(settings.rendezvous).value_or(Rendezvous::getcqe);
   operations_.rdma.set_posts_in_progress(settings.progress_thread > 0 &&

@@ -11,12 +11,45 @@ void Credits::send_credits(Peer& peer) {
   wire::ControlMessage message{
       .type = wire::Control::credit,
       .request = peer.state->rx.ring_request,
-      .credits = static_cast<std::uint16_t>(peer.rx.grant.unreported),
-      .ring_credits = static_cast<std::uint16_t>(peer.state->rx.unreported_ring)};
+      .ring_entries = peer.state->rx.returned_ring + peer.state->rx.unreported_ring,
+      .credits = static_cast<std::uint16_t>(peer.rx.grant.unreported)};
   peer.rx.grant.unreported = 0;
-  if (message.ring_credits > 0) peer.state.make().rx.unreported_ring = 0;
+  if (peer.state->rx.unreported_ring > 0) {
+    PeerRxState& rx = peer.state.ref().rx;
+    rx.returned_ring = message.ring_entries;
+    rx.unreported_ring = 0;
+  }
   ++credit_messages_;
   control_.send_control(peer, Purpose::credit, message);
+}
+
+bool Credits::write_ring_credits(Peer& peer) {
+  const PeerConnection& connection = *peer.connection;
+  if (connection.credits_rkey == 0 || peer.rx.kind != ChannelKind::rc_rdma ||
+      peer.rx.state != ReceiveState::steady || peer.lost || peer.shut_down || context_.closing)
+    return false;
+  RcQueue* const rc = connection.rc.get();
+  if (rc == nullptr || rc->full() || !rc->takes_inline(sizeof(std::uint64_t))) return false;
+  PeerRxState& rx = peer.state.ref().rx;
+  rx.returned_ring += std::exchange(rx.unreported_ring, 0);
+  context_.profile.count_sent(Traffic::control, sizeof(std::uint64_t));
+  context_.charge(Work::post, 1);
+  if (Status status = rc->write_credits(CreditWord::value(rx.ring_request, rx.returned_ring),
+                                        connection.credits_at, connection.credits_rkey, peer.id);
+      !status.ok()) {
+    events_.lose_peer(peer, status);
+  }
+  return true;
+}
+
+void Credits::repeat_ring_credits(Peer& peer) {
+  const PeerRxState& rx = peer.state->rx;
+  if (peer.lost || !rx.ring || rx.returned_ring == 0) return;
+  ++credit_messages_;
+  control_.send_control(peer, Purpose::credit,
+                        {.type = wire::Control::credit,
+                         .request = rx.ring_request,
+                         .ring_entries = rx.returned_ring});
 }
 
 void Credits::return_credit(Peer& peer) {

@@ -22,11 +22,19 @@ class Credits : Component {
   void serve_credit_waiters(bool few = false);
   void sweep_credits(Nanoseconds now);
   void send_credits(Peer& peer);
+  // Of ring entries, at least; without a message if it can.
+  void return_ring(Peer& peer) {
+    if (!write_ring_credits(peer)) send_credits(peer);
+  }
+  // A write of them may have been lost with its queue pair.
+  void repeat_ring_credits(Peer& peer);
   void count_credit_message() noexcept { ++credit_messages_; }
   [[nodiscard]] std::uint64_t credit_messages() const noexcept { return credit_messages_; }
 
  private:
   void take_credits(Peer& peer, const wire::Header& header);
+  // False: nothing was written.
+  [[nodiscard]] bool write_ring_credits(Peer& peer);
 
   ControlPlane& control_;
 

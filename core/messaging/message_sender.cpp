@@ -43,10 +43,20 @@ bool MessageSender::post_fin(Peer& peer, std::uint64_t operation, Nanoseconds re
   if (peer.tx.kind != ChannelKind::rc_rdma || peer.lost || peer.shut_down || context_.closing)
     return false;
   const RingSender& ring = peer.state->tx.ring;
-  if (context_.format.most_over(ring.shape()) == 0 || ring.credits <= ring.entries / 2)
-    return false;
+  if (context_.format.most_over(ring.shape()) == 0) return false;
+  if (ring.credits <= ring.entries / 2) take_written_credits(peer);
+  if (ring.credits <= ring.entries / 2) return false;
   return post_stream(
       peer, {.type = wire::Type::fin, .tag = operation, .data = static_cast<std::uint64_t>(read)});
+}
+
+bool MessageSender::take_written_credits(Peer& peer) noexcept {
+  const RcQueue* const rc = peer.connection->rc.get();
+  if (rc == nullptr || rc->credit_word.at == nullptr) return false;
+  const std::uint64_t value = rc->credit_word.read();
+  RingSender& ring = peer.state.ref().tx.ring;
+  ring.take_total(static_cast<std::uint32_t>(value >> 32), static_cast<std::uint32_t>(value));
+  return ring.credits > 0;
 }
 
 void MessageSender::make_large_buffers() {
@@ -82,7 +92,8 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
                                                            : nullptr;
   const std::uint32_t srq = over_xrc(peer.tx.kind) ? peer.connection->xrc->srq : 0;
   MessageQueue& dc = *resources_.pool(Purpose::data)[peer.data_queue];
-  if (ring.credits == 0 || (rc != nullptr ? rc->full() : dc.full())) return false;
+  if (rc != nullptr ? rc->full() : dc.full()) return false;
+  if (ring.credits == 0 && !take_written_credits(peer)) return false;
   const std::size_t prefix = message.prefix_bytes();
   const std::size_t bytes = prefix + message.length + sizeof(wire::Header);
   // A message over DC keeps its buffer until complete, see DcInitiator.

@@ -49,6 +49,8 @@ class MessageSender : Component {
   // That a large message of the peer's has been read, at that time, to its ring with large entries.
   // False: it is to be told by a control message.
   [[nodiscard]] bool post_fin(Peer& peer, std::uint64_t operation, Nanoseconds read);
+  // Credits that the peer has written since (credit_words.h). False: its ring is still full.
+  bool take_written_credits(Peer& peer) noexcept;
   void send_wireup(Peer& peer);
   void post_flush(Peer& peer);
   // A peer has a ring with large entries. Without memory for the buffers messages stay small.
@@ -133,9 +135,9 @@ inline bool MessageSender::post_short(Peer& peer, const StreamMessage& message) 
   const RingSender& ring = peer.state->tx.ring;
   RcQueue& rc = *peer.connection->rc;
   const std::size_t bytes = message.length + sizeof(wire::Header);
-  if (ring.credits == 0 || bytes > ring.entry_size || rc.full() || !rc.takes_inline(bytes)) {
+  if (bytes > ring.entry_size || rc.full() || !rc.takes_inline(bytes)) return false;
+  if (ring.credits == 0 && !take_written_credits(peer)) [[unlikely]]
     return false;
-  }
   count_written(peer, message, bytes, write_inline(peer, rc, 0, message));
   count_posted(peer, message);
   return true;

@@ -81,7 +81,7 @@ class PostedReceives : MessagingUser {
   void give_ring_credits(Peer& peer, std::uint32_t count) {
     PeerRxState& rx = peer.state.ref().rx;
     rx.unreported_ring += count;
-    if (rx.ring && rx.unreported_ring >= rx.ring->entries() / 2) credits_.send_credits(peer);
+    if (rx.ring && rx.unreported_ring >= rx.ring->entries() / 2) credits_.return_ring(peer);
   }
 };
 

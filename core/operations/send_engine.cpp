@@ -56,7 +56,10 @@ inline bool SendEngine::send_short(Peer& peer, const SendRequest& request) {
 bool SendEngine::go_on_with_credits(Peer& peer) {
   const PeerTxState& tx = peer.state->tx;
   if (!has_large_ring(peer) || context_.in_progress || defers(peer)) return false;
-  if (tx.ring.credits == 0 && !events_.poll_receive_queue()) return false;
+  if (tx.ring.credits == 0 && !sender_.take_written_credits(peer) &&
+      !events_.poll_receive_queue()) {
+    return false;
+  }
   if (!peer.lost && !tx.backlog.empty()) (void)pump_backlog(peer);
   return true;
 }

@@ -58,6 +58,7 @@ struct MessageFormat {
 struct PolicyTraits {
   bool uses_feedback = false;         // policy turnout
   bool prepares = false;              // set-ups overlap each other and the program
+  bool writes_credits = false;        // of rings over RC, see credit_words.h
   bool has_private_receives = false;  // policy ardma-sr: RC queue pairs have private receive queues
   bool never_connects = false;        // policy static:ud-sendrecv
   bool connects_first = false;        // at a peer's first message, or one-sided operation

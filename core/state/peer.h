@@ -247,8 +247,11 @@ struct PeerConnection {
   [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
 
   std::unique_ptr<RcQueue> rc;
-  RcJob* rc_job = nullptr;             // has the queue pair while creating or connecting it
-  std::uint32_t remote_qp_id = 0;      // of the peer's queue pair, to connect to; 0: none
+  RcJob* rc_job = nullptr;         // has the queue pair while creating or connecting it
+  std::uint32_t remote_qp_id = 0;  // of the peer's queue pair, to connect to; 0: none
+  // The peer's CreditWord, for the ring that it sends to; key 0: none.
+  std::uint32_t credits_rkey = 0;
+  std::uint64_t credits_at = 0;
   std::uint32_t failures = 0;          // successive connections that failed soon
   std::uint32_t since_failure = 0;     // messages over it, for the setting test_break_every
   std::unique_ptr<PeerXrc> xrc;        // XRC state of the peer (channels/xrc_connections.cpp)
@@ -274,6 +277,7 @@ struct PeerRxState {
   std::unique_ptr<RingReceiver> ring;
   std::uint32_t ring_request = 0;     // of the one that created `ring`: identifies its credits
   std::uint32_t unreported_ring = 0;  // ring entries free again, not reported to the peer yet
+  std::uint32_t returned_ring = 0;    // reported by credit messages and writes
   std::vector<OutOfOrderMessage> reorder_buffer;
   std::uint32_t reads_over_rc = 0;  // transfers of ours on the RC queue pair
   std::uint32_t rtrs_sent = 0;      // RTRs that are open at the peer

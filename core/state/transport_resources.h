@@ -73,6 +73,7 @@ struct TransportResources {
   std::unique_ptr<XrcDomain> xrc;  // null: nothing was over XRC yet
   ReceivePool receive_pool;
   BufferPool control_receive_pool, send_pool, control_send_pool;
+  CreditWords credit_words;
   BufferPool large_send_pool;  // for messages that fit only large ring entries; empty: none yet
   std::vector<Reservation> fixed;
   UnsignalledBuffers unsignalled_data, unsignalled_control;

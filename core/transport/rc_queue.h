@@ -11,6 +11,7 @@
 
 #include <span>
 
+#include "core/transport/credit_words.h"
 #include "core/transport/dc_queue.h"
 #include "core/transport/qp_id.h"
 #include "core/transport/sent_log.h"
@@ -65,6 +66,15 @@ class RcQueue : public SendQueue {
                                                         std::uint64_t remote, std::uint32_t rkey,
                                                         PeerId peer, std::uint32_t srq = 0,
                                                         std::uint64_t operation = 0);
+  // The same, into the peer's credit word.
+  [[nodiscard]] Status write_credits(std::uint64_t value, std::uint64_t remote, std::uint32_t rkey,
+                                     PeerId peer) {
+    return post_inline(std::as_bytes(std::span(&value, 1)), {.kind = SendRecord::Kind::credit,
+                                                             .opcode = IBV_WR_RDMA_WRITE,
+                                                             .peer = peer,
+                                                             .rkey = rkey,
+                                                             .remote = remote});
+  }
   // The same as a message; `takes_private`: it consumes a receive of a private receive queue.
   [[nodiscard]] Status send_inline(std::span<const std::byte> bytes, PeerId peer,
                                    bool takes_private, std::uint64_t operation = 0);
@@ -90,6 +100,8 @@ class RcQueue : public SendQueue {
 
   // Chunks of the endpoint's ReceivePool whose buffers are this queue's.
   std::vector<std::uint32_t> receive_chunks;
+  // Where the peer writes the credits of the ring that we send to.
+  CreditWord credit_word;
 
  private:
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
@@ -100,6 +112,7 @@ class RcQueue : public SendQueue {
                                                        const SendRecord& what);
   [[nodiscard]] ibv_qp_attr init_attributes() const noexcept;
   static constexpr const char* kRcName = "RC queue pair";
+  static constexpr std::uint32_t kSignalBufferEvery = 8;
   // Records of inline writes hold nothing: few completions are enough. Below half the depth.
   static constexpr std::uint32_t kSignalInlineEvery = 32;
 
@@ -112,19 +125,6 @@ class RcQueue : public SendQueue {
   SentLog log_;
 };
 
-  static constexpr std::uint32_t kSignalBufferEvery = 8;
-inline Status RcQueue::post_inline(std::span<const std::byte> bytes, const SendRecord& what) {
-  const bool signalled = decide_signal(what.operation != 0, false, kSignalInlineEvery);
-  ibv_sge sge{reinterpret_cast<std::uint64_t>(bytes.data()),
-              static_cast<std::uint32_t>(bytes.size()), 0};
-  ibv_send_wr request;  // what its opcode does not use stays as it is
-  request.wr_id = next_wr_id();
-  request.next = nullptr;
-  request.sg_list = &sge;
-  request.num_sge = 1;
-  request.opcode = static_cast<ibv_wr_opcode>(what.opcode);
-  request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
-                       (signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
 inline Status RcQueue::post(const SendRecord& record) {
   const bool signalled = decide_signal(record.signalled || record.kind != SendRecord::Kind::message,
                                        record.pool != SendRecord::Pool::none, kSignalBufferEvery);
@@ -145,12 +145,24 @@ inline Status RcQueue::post(const SendRecord& record) {
   return {};
 }
 
+inline Status RcQueue::post_inline(std::span<const std::byte> bytes, const SendRecord& what) {
+  const bool signalled = decide_signal(what.operation != 0, false, kSignalInlineEvery);
+  ibv_sge sge{reinterpret_cast<std::uint64_t>(bytes.data()),
+              static_cast<std::uint32_t>(bytes.size()), 0};
+  ibv_send_wr request;  // what its opcode does not use stays as it is
+  request.wr_id = next_wr_id();
+  request.next = nullptr;
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  request.opcode = static_cast<ibv_wr_opcode>(what.opcode);
+  request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
+                       (signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
   request.wr.rdma.remote_addr = what.remote;
   request.wr.rdma.rkey = what.rkey;
   request.qp_type.xrc.remote_srqn = what.dct;
   if (const int error = submit(&request); error != 0) [[unlikely]]
     return verbs::failure("ibv_post_send", kRcName, error);
-  push({.kind = SendRecord::Kind::message,
+  push({.kind = what.kind,
         .pool = SendRecord::Pool::logged,
         .opcode = what.opcode,
         .takes_private = what.takes_private,
@@ -168,7 +180,8 @@ inline Status RcQueue::post(const SendRecord& record) {
 inline Status RcQueue::write_inline(std::span<const std::byte> bytes, std::uint64_t remote,
                                     std::uint32_t rkey, PeerId peer, std::uint32_t srq,
                                     std::uint64_t operation) {
-  return post_inline(bytes, {.opcode = IBV_WR_RDMA_WRITE,
+  return post_inline(bytes, {.kind = SendRecord::Kind::message,
+                             .opcode = IBV_WR_RDMA_WRITE,
                              .peer = peer,
                              .rkey = rkey,
                              .dct = srq,
@@ -178,7 +191,8 @@ inline Status RcQueue::write_inline(std::span<const std::byte> bytes, std::uint6
 
 inline Status RcQueue::send_inline(std::span<const std::byte> bytes, PeerId peer,
                                    bool takes_private, std::uint64_t operation) {
-  return post_inline(bytes, {.opcode = IBV_WR_SEND,
+  return post_inline(bytes, {.kind = SendRecord::Kind::message,
+                             .opcode = IBV_WR_SEND,
                              .takes_private = takes_private,
                              .peer = peer,
                              .operation = operation});

@@ -238,6 +238,7 @@ struct RingSender {
   RingCursor next;
   bool checked = false;         // messages carry checksums
   std::uint8_t large_sent = 0;  // up to `entries`
+  std::uint32_t returned = 0;   // by credit messages and writes, see credit_words.h
 
   [[nodiscard]] RingShape shape() const noexcept { return {entries, entry_size}; }
   // As many large messages as entries: the first one in an entry finds pages that nobody has
@@ -248,6 +249,14 @@ struct RingSender {
   }
   // So many entries are free again.
   void give_credits(std::uint32_t freed) noexcept { credits = std::min(credits + freed, entries); }
+  // So many were returned by credit messages and writes since the request `of`. Of another ring, or
+  // less than is known, or more than a ring has: nothing.
+  void take_total(std::uint32_t of, std::uint32_t total) noexcept {
+    const std::uint32_t more = total - returned;
+    if (of != request || more == 0 || more > entries) return;
+    returned = total;
+    give_credits(more);
+  }
   // Address behind the entry that the next message goes to.
   [[nodiscard]] std::uint64_t entry_end() const noexcept {
     return address + (std::uint64_t{next.entry} + 1) * entry_size;

@@ -26,7 +26,8 @@ struct Transfer;
 
 struct SendRecord {
   // flush: done when all before it is; then the direction changes its channel
-  enum class Kind : std::uint8_t { none, message, transfer, probe, flush };
+  // credit: into the peer's CreditWord
+  enum class Kind : std::uint8_t { none, message, transfer, probe, flush, credit };
   // kept: a data buffer that stays until the peer has acknowledged it (flow/ud_reliability.h)
   // logged: no buffer; `local` is where its bytes are in the queue's SentLog
   // large: a buffer for a message that fits only a large ring entry

@@ -296,9 +296,13 @@ struct ControlMessage {
   // feedback: processes of the receiver's node that its sender sends to, if it has XRC
   std::uint32_t qp_id = 0;
   // fin: when the message had been read, by the clock of the host that both are on; 0: not said
+  // accept of RC: with ring_rkey, where to write the ring's credits (credit_words.h); key 0:
+  // nowhere
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
-  std::uint32_t ring_entries = 0;   // feedback: RC queue pairs its adapter holds for it
+  // credit: ring entries returned so far by credit messages and writes
+  // feedback: RC queue pairs its adapter holds for it
+  std::uint32_t ring_entries = 0;
   std::uint32_t last_sequence = 0;  // switched, shutdown: last one on the old channel; see error
   // feedback: its time spent on messages, in thousandths; request: receives of the
   // private receive queue

@@ -138,6 +138,37 @@ TEST(ChannelNegotiator, AcceptsBeforeItConnectsAndDoesNotSwitchBefore) {
   EXPECT_TRUE(world.sent(peer, wire::Control::switched).empty());
 }
 
+TEST(ChannelNegotiator, AnAcceptSaysWhereCreditsMayBeWritten) {
+  OverlappingWorld world;
+  world.add_pooled_rc();
+  alignas(64) std::uint64_t word = 0;
+  world.resources.rc_pool.back()->credit_word = {reinterpret_cast<std::byte*>(&word), 44};
+  Peer& asks = world.add_peer();
+  auto request = ChannelWorld::message(wire::Control::request, 3, ChannelKind::rc_srq);
+  request.qp_id = 8;
+  world.negotiator.on_request(asks, request);
+  const auto accepts = world.sent(asks, wire::Control::accept);
+  ASSERT_EQ(accepts.size(), 1u);
+  EXPECT_EQ(accepts[0].ring_address, reinterpret_cast<std::uint64_t>(&word));
+  EXPECT_EQ(accepts[0].ring_rkey, 44u);
+  // Its receiver keeps it, unless its policy sends messages.
+  for (const bool writes : {false, true}) {
+    world.context.traits.writes_credits = writes;
+    world.add_pooled_rc();
+    Peer& peer = world.add_peer();
+    ASSERT_TRUE(
+        world.negotiator.request_channel(peer, ChannelKind::rc_srq, world.context.default_channel)
+            .ok());
+    auto accept = ChannelWorld::message(wire::Control::accept, peer.change->request);
+    accept.qp_id = 8;
+    accept.ring_address = 0x7000;
+    accept.ring_rkey = 45;
+    world.negotiator.on_accept(peer, accept);
+    EXPECT_EQ(peer.connection->credits_rkey, writes ? 45u : 0u);
+    EXPECT_EQ(peer.connection->credits_at, 0x7000u);
+  }
+}
+
 TEST(ChannelNegotiator, RefusesAfterItAcceptedWhatItCannotConnect) {
   OverlappingWorld world;
   Peer& peer = world.accepted_peer();

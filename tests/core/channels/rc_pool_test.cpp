@@ -37,6 +37,38 @@ TEST(RcPool, GivesAPooledQueuePairBeforeItMakesOne) {
   EXPECT_TRUE(world.jobs->held.empty());
 }
 
+TEST(RcPool, AQueuePairLeavesNoCreditsBehind) {
+  ChannelWorld world;
+  Peer& peer = world.add_peer();
+  RcQueue& rc = world.make_rc(peer);
+  alignas(64) std::uint64_t word = CreditWord::value(5, 7);
+  rc.credit_word = {reinterpret_cast<std::byte*>(&word), 1};
+  peer.connect().credits_rkey = 3;
+  RingSender& ring = peer.state.make().tx.ring;
+  ring = {0x10000, 77, 16, 4096, 0, 5, {}, false};
+  PeerRxState& rx = peer.state.make().rx;
+  rx.ring = std::make_unique<RingReceiver>();  // no adapter makes one
+  rx.ring_request = 9;
+  rx.returned_ring = 24;
+  ASSERT_TRUE(rc.post({.kind = SendRecord::Kind::credit, .peer = peer.id}).ok());
+  world.rc.discard_rc(peer);
+  EXPECT_EQ(ring.credits, 7u);
+  EXPECT_EQ(peer.connection->credits_rkey, 0u);
+  const auto sent = world.sent(peer, wire::Control::credit);
+  ASSERT_EQ(sent.size(), 1u);  // its latest write may be lost
+  EXPECT_EQ(sent[0].request, 9u);
+  EXPECT_EQ(sent[0].ring_entries, 24u);
+}
+
+TEST(RcPool, APooledQueuePairHasNoCreditsOfAnotherPeer) {
+  ChannelWorld world;
+  world.add_pooled_rc();
+  alignas(64) std::uint64_t word = CreditWord::value(1, 7);
+  world.resources.rc_pool.back()->credit_word = {reinterpret_cast<std::byte*>(&word), 1};
+  EXPECT_TRUE(world.rc.want_rc(world.add_peer()).ok());
+  EXPECT_EQ(word, 0u);
+}
+
 TEST(RcPool, FreesPooledQueuePairsForTheBudget) {
   ChannelWorld world;
   world.add_pooled_rc();

@@ -108,6 +108,28 @@ TEST(MessageSender, TellsAFinInALargeRingThatHasEntriesToSpare) {
   EXPECT_TRUE(world.sender.post_fin(peer, 5, 1000));
 }
 
+TEST(MessageSender, TakesTheCreditsThatThePeerHasWrittenWhenItHasNone) {
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer(0);
+  world.connect(peer);
+  alignas(64) std::uint64_t word = CreditWord::value(4, 16);  // of an earlier ring
+  peer.connect().rc->credit_word = {reinterpret_cast<std::byte*>(&word), 1};
+  RingSender& ring = peer.state.make().tx.ring;
+  ring = {0x10000, 77, 16, 4096, 1, 5, {}, false};
+  peer.tx.kind = ChannelKind::rc_rdma;
+  const StreamMessage message{.type = wire::Type::eager};
+  EXPECT_TRUE(world.sender.post_stream(peer, message));
+  EXPECT_FALSE(world.sender.post_stream(peer, message));
+  EXPECT_FALSE(world.sender.post_short(peer, message));
+  word = CreditWord::value(5, 2);
+  EXPECT_TRUE(world.sender.post_stream(peer, message));
+  EXPECT_TRUE(world.sender.post_stream(peer, message));
+  EXPECT_FALSE(world.sender.post_stream(peer, message));
+  word = CreditWord::value(5, 3);
+  EXPECT_TRUE(world.sender.post_short(peer, message));
+  EXPECT_EQ(ring.credits, 0u);
+}
+
 TEST(MessageSender, AsksForAWireUpUntilThePeerHasReplied) {
   MessagingWorld world;
   Peer& peer = world.add_known_peer();

@@ -86,5 +86,24 @@ TEST(RingSender, EntriesFollowEachOther) {
   EXPECT_EQ(ring.next.phase, 2);
 }
 
+TEST(RingSender, CountsATotalOnceAndOnlyItsOwn) {
+  RingSender ring{1000, 1, 8, 512, 0, 6, {}};
+  ring.take_total(5, 3);  // of an earlier ring
+  EXPECT_EQ(ring.credits, 0u);
+  ring.take_total(6, 3);
+  ring.take_total(6, 3);
+  EXPECT_EQ(ring.credits, 3u);
+  ring.take_total(6, 2);  // late
+  EXPECT_EQ(ring.credits, 3u);
+  ring.take_total(6, 3 + 9);  // more than there are entries
+  EXPECT_EQ(ring.credits, 3u);
+  ring.take_total(6, 3 + 8);
+  EXPECT_EQ(ring.credits, 8u);
+  ring.credits = 0;
+  ring.returned = 0xfffffffe;  // it wraps around
+  ring.take_total(6, 2);
+  EXPECT_EQ(ring.credits, 4u);
+}
+
 }  // namespace
 }  // namespace turnout
