@@ -316,7 +316,11 @@ Status Settings::apply_tuning(std::string_view list, std::string_view where) {
     }
     const std::string_view name = item.substr(0, equals);
     const Row* const row = find_row(current_name(name));
-    if (row == nullptr || !row->tuning) {
+    if (row != nullptr && !row->tuning) {
+      return {Code::invalid, fmt::format("{}: \"{}\" is a setting of its own; set {}", where, name,
+                                         replacement(kPrefix, row->name))};
+    }
+    if (row == nullptr) {
       const std::string_view near = nearest_setting(name);
       return {Code::invalid, fmt::format("{}: no tuning parameter is called \"{}\"{}", where, name,
                                          near.empty() ? "; `turnout info --config=tuning` lists all"

@@ -282,7 +282,7 @@ TEST(Settings, TuningErrorsNameTheParameter) {
   for (const auto& [list, words] :
        {std::pair{"receive_frist=1", "did you mean receive_first?"},
         std::pair{"qwertyuiop=1", "info --config=tuning"},
-        std::pair{"credits=8", "no tuning parameter is called \"credits\""},
+        std::pair{"credits=8", "\"credits\" is a setting of its own; set TURNOUT_CREDITS"},
         std::pair{"receive_first", "expected name=value"},
         std::pair{"receive_first=many",
                   "TURNOUT_TUNING: receive_first = \"many\": expected a whole"},
