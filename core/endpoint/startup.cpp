@@ -83,7 +83,7 @@ std::uint64_t Startup::credits_beside(std::uint64_t data) const noexcept {
   const Settings& settings = context_.settings;
   const bool follow = context_.traits.uses_feedback && !context_.over_datagrams() &&
                       !settings.is_given("credit_qps");
-  return follow ? selection::credit_dcis(data) : settings.credit_qps;
+  return follow ? selection::credit_dcis(data, context_.processes) : settings.credit_qps;
 }
 
 void Startup::use_initiators(std::uint64_t data) noexcept {
@@ -111,7 +111,8 @@ void Startup::limits_from_costs() {
     return dc_pool_bytes(Object::dc_data_pool, settings.data_qps, 0) >
            context_.account.budget() / 4;
   };
-  use_initiators(initiators ? selection::wanted_dcis(context_.costs) : settings.data_qps);
+  use_initiators(initiators ? selection::wanted_dcis(context_.costs, context_.processes)
+                            : settings.data_qps);
   while (initiators && settings.data_qps > kFewest && too_many())
     use_initiators(settings.data_qps / 2);
   while (!fits_at_start()) {
@@ -306,6 +307,8 @@ Status Startup::start() {
   auto costs = selection::load_costs(settings);
   if (!costs) return costs.status();
   context_.costs = selection::shared_by(costs->costs, node_processes(settings));
+  context_.processes =
+      context_.simulation.processor != nullptr ? context_.simulation.processes : job_processes();
   if (context_.domain == nullptr) {
     auto domain = MemoryDomain::open(settings);
     if (!domain) return domain.status();
@@ -338,10 +341,11 @@ Status Startup::start() {
     context_.rc_bytes += 16 * settings.private_receive_buffers;  // mlx5: a receive with one segment
   }
   context_.traits.uses_feedback = settings.policy == "turnout";
+  const PolicyOverride* const simulated = context_.simulation.policy;
   context_.traits.prepares =
-      context_.traits.uses_feedback ||
-      (context_.simulation.policy != nullptr && context_.simulation.policy->prepares);
-  context_.traits.writes_credits = context_.traits.prepares;
+      context_.traits.uses_feedback || (simulated != nullptr && simulated->prepares);
+  context_.traits.writes_credits =
+      context_.traits.uses_feedback || (simulated != nullptr && simulated->writes_credits);
   context_.traits.never_connects = settings.policy == "static:ud-sendrecv";
   context_.rendezvous = rendezvous_named(settings.rendezvous).value_or(Rendezvous::getcqe);
   operations_.rdma.set_posts_in_progress(settings.progress_thread > 0 &&

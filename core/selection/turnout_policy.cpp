@@ -335,19 +335,24 @@ double busy_share(const DeviceCosts& costs, std::uint64_t sent, std::uint64_t sw
   return std::clamp(time / interval, 0.0, 1.0);
 }
 
-std::uint64_t credit_dcis(std::uint64_t data_dcis) {
+std::uint64_t credit_dcis(std::uint64_t data_dcis, std::uint64_t processes) {
   constexpr std::uint64_t kLeast = 2, kEnough = 8, kMost = 16;
-  return std::clamp(data_dcis / 4, std::clamp(data_dcis, kLeast, kEnough), kMost);
+  const std::uint64_t share =
+      std::clamp(data_dcis / 4, std::clamp(data_dcis, kLeast, kEnough), kMost);
+  return data_dcis < processes ? share : std::max(share, std::min(processes, kMost));
 }
 
-std::uint32_t wanted_dcis(const DeviceCosts& costs) {
+std::uint32_t wanted_dcis(const DeviceCosts& costs, std::uint64_t processes) {
   constexpr double kLeast = 4, kMost = 64;
   const double ratio =
       4 * costs.sender_dci_switch.value / std::max(costs.sender_post_dc_switch.value, 1.0);
   const double fit = std::clamp(costs.context_second_entries.value / 2, kLeast, kMost);
+  const std::uint32_t worth =
+      std::min(std::bit_ceil(static_cast<std::uint32_t>(std::ceil(std::clamp(ratio, 1.0, kMost)))),
+               std::bit_floor(static_cast<std::uint32_t>(fit)));
+  if (processes == 0 || processes >= worth) return worth;
   return std::min(
-      std::bit_ceil(static_cast<std::uint32_t>(std::ceil(std::clamp(ratio, 1.0, kMost)))),
-      std::bit_floor(static_cast<std::uint32_t>(fit)));
+      worth, std::max(static_cast<std::uint32_t>(processes), static_cast<std::uint32_t>(kLeast)));
 }
 
 }  // namespace turnout::selection

@@ -83,12 +83,14 @@ inline constexpr double kConfidence = 1;
                                 std::uint64_t switched, std::uint64_t received, double interval);
 // As many DCIs as keep a processor sending when every message goes to another target, four times:
 // peers have fixed places, so some are busy while others are idle. No more than half of the
-// contexts that the adapter has at hand; the rest are for those who send to us.
-[[nodiscard]] std::uint32_t wanted_dcis(const DeviceCosts& costs);
+// contexts that the adapter has at hand; the rest are for those who send to us. In a job of few
+// processes one for each, but four: others may join. 0 `processes`: unknown.
+[[nodiscard]] std::uint32_t wanted_dcis(const DeviceCosts& costs, std::uint64_t processes);
 // DCIs that return credits, beside so many that send data. A credit message returns half of a ring,
 // eight messages with the usual 16 entries, so an eighth would keep up with data where every credit
 // goes to another target; twice that, as peers have fixed places, and 8 as far as there are 8 for
-// data (docs/decisions/045-credit-initiators.md).
-[[nodiscard]] std::uint64_t credit_dcis(std::uint64_t data_dcis);
+// data (docs/decisions/045-credit-initiators.md). Where each process has an initiator of its own
+// for data, up to 16 processes have one for credits, too.
+[[nodiscard]] std::uint64_t credit_dcis(std::uint64_t data_dcis, std::uint64_t processes);
 
 }  // namespace turnout::selection

@@ -118,9 +118,13 @@ Peer* PeerTable::make_peer(const Address& address, Status* status) {
   if (context_.over_datagrams()) peer.link = std::make_unique<UdReliability>();
   peer.address = PeerAddress(address, *port);
   peer.self = address.id == context_.address.id;
-  peer.data_queue = choose_queue(context_.address.id, address.id, context_.settings.data_qps);
+  const auto queue_of = [&](std::uint64_t n) {
+    return context_.traits.uses_feedback ? static_cast<std::uint8_t>(peer.id % n)
+                                         : choose_queue(context_.address.id, address.id, n);
+  };
+  peer.data_queue = queue_of(context_.settings.data_qps);
   peer.data_target = static_cast<std::uint8_t>(peer.data_queue % address.data_qps());
-  peer.credit_queue = choose_queue(context_.address.id, address.id, context_.settings.credit_qps);
+  peer.credit_queue = queue_of(context_.settings.credit_qps);
   peer.establishment_queue =
       choose_queue(context_.address.id, address.id, context_.settings.establishment_qps);
   peer.tx.credits = address.credits();

@@ -60,6 +60,7 @@ struct PolicyOverride {
   // Channels are set up as under the policy `turnout`, whatever the policy, to measure what that
   // costs. The policies of papers do as the papers describe.
   bool prepares = false;
+  bool writes_credits = false;  // the same of credits, see credit_words.h
 };
 
 // Made with the first interval that has messages. `max_bytes`: the budget of the process.
@@ -71,6 +72,7 @@ struct SimulationHooks {
   const ObjectSizes* object_sizes = nullptr;
   const PolicyOverride* policy = nullptr;
   const StatisticsFactory* statistics = nullptr;
+  std::uint64_t processes = 0;  // of the job, as a launcher says; 0: unknown
 };
 
 }  // namespace turnout

@@ -22,8 +22,15 @@ namespace {
 using enum ChannelKind;
 
 // Initiators a rank that are tried: AQPS's, enough to keep a processor sending, dc-rdma-od's, and
-// the most that the policy `turnout` takes.
-constexpr std::array<std::uint64_t, 4> kInitiators = {12, 4, 28, 64};
+// the most that the policy `turnout` takes; of fewer ranks as many.
+constexpr std::uint64_t kFirstInitiators = 12, kMostInitiators = 64;
+std::vector<std::uint64_t> other_initiators(std::uint64_t ranks) {
+  std::vector<std::uint64_t> others = {4, 28, kMostInitiators};
+  const bool known = ranks == kFirstInitiators || ranks > kMostInitiators ||
+                     std::find(others.begin(), others.end(), ranks) != others.end();
+  if (!known) others.push_back(ranks);
+  return others;
+}
 constexpr std::size_t kDcRdma = 1;  // of starting_maps()
 // A change is taken if it gains more than a two-thousandth.
 constexpr double kGains = 0.9995;
@@ -78,7 +85,7 @@ class Judge {
     const Result<Instance> timed = make(factor, least);
     if (!timed) return timed.status();
     Options run = options_at(options_.place, options_.profile);
-    const std::uint64_t credits = selection::credit_dcis(initiators);
+    const std::uint64_t credits = selection::credit_dcis(initiators, run.ranks);
     // A direction that was refused its channel asks again after four intervals: not in this run.
     run.settings = overlaid(options_.settings, {{"interval", "10s"},
                                                 {"data_qps", fmt::format("{}", initiators)},
@@ -95,6 +102,7 @@ class Judge {
     };
     ++simulations_;
     run.prepares = cold;
+    run.writes_credits = true;
     Result<Outcome> outcome =
         runner_(run, [cold, a = first.value().program, b = timed.value().program](Rank rank) {
           return cold ? b(rank) : established(rank, a, b);
@@ -257,7 +265,7 @@ Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner) 
   Judge judge(options, runner);
   // Who sends how much to whom, and what a rank's memory is before there are queue pairs.
   Result<Judge::Played> plain =
-      judge.play(ChannelMap(ranks, dc_rdma), kInitiators[0], 1, /*keep_pairs=*/true);
+      judge.play(ChannelMap(ranks, dc_rdma), kFirstInitiators, 1, /*keep_pairs=*/true);
   if (!plain) return plain.status();
   std::vector<Direction> directions;
   std::uint64_t messages = 0;
@@ -283,13 +291,12 @@ Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner) 
   FoundMap found;
   std::optional<Best> best;
   for (const NamedMap& start : starts.value()) {
-    const double time = judge.time(start.map, kInitiators[0], factor);
+    const double time = judge.time(start.map, kFirstInitiators, factor);
     if (best && time >= best->time) continue;
-    best = Best{start.map, kInitiators[0], time};
+    best = Best{start.map, kFirstInitiators, time};
     found.start = start.name;
   }
-  for (const std::uint64_t initiators : kInitiators) {
-    if (initiators == kInitiators[0]) continue;
+  for (const std::uint64_t initiators : other_initiators(ranks)) {
     const double time = judge.time(best->map, initiators, factor);
     if (time < best->time * kGains) best = Best{best->map, initiators, time};
   }
@@ -297,7 +304,7 @@ Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner) 
   found.improvements = improve(&*best, room, factor, options.simulations, judge);
   // At full length the shortened runs may have been wrong; all on DC-RDMA was measured so already.
   const auto full = [&](const Best& of) {
-    return of.map == starts.value()[kDcRdma].map && of.initiators == kInitiators[0]
+    return of.map == starts.value()[kDcRdma].map && of.initiators == kFirstInitiators
                ? plain.value().time
                : judge.time(of.map, of.initiators, 1);
   };
@@ -316,7 +323,8 @@ Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner) 
       paid = std::min(paid, judge.cold_time(start.map, best->initiators));
     }
     for (const std::size_t plain_map : {std::size_t{0}, kDcRdma}) {  // what needs few set-ups
-      paid = std::min(paid, judge.cold_time(starts.value()[plain_map].map, kInitiators.back()));
+      const std::uint64_t most = std::min<std::uint64_t>(ranks, kMostInitiators);
+      paid = std::min(paid, judge.cold_time(starts.value()[plain_map].map, most));
     }
   }
   found.paid = static_cast<Picoseconds>(std::max(paid, time));

@@ -35,6 +35,7 @@ PolicyOverride policy_of(const Options& options) {
   PolicyOverride policy;
   policy.waits_for_connections = options.data_servers;
   policy.prepares = options.prepares;
+  policy.writes_credits = options.writes_credits;
   if (options.first_channel) {
     policy.first_channel = [&options](std::uint64_t from, std::uint64_t to, ChannelKind) {
       return options.first_channel(rank_of(from), rank_of(to));
@@ -78,7 +79,8 @@ Result<std::unique_ptr<Endpoint>> RankEnvironment::open(std::uint32_t rank,
                                                         RankScheduler& scheduler) {
   EndpointOptions options;
   options.simulation = {&costs_, &costs_, &policy_,
-                        options_.make_statistics ? &options_.make_statistics : nullptr};
+                        options_.make_statistics ? &options_.make_statistics : nullptr,
+                        options_.ranks};
   options.id = endpoint_id(options_.seed, rank);
   if (settings_.ranks.setup_thread) {
     options.background = std::make_unique<SetupThread>(world_, scheduler);

@@ -426,18 +426,29 @@ TEST(SelectTurnout, ShareOfTimeAndInitiators) {
   EXPECT_NEAR(busy_share(costs, 1000, 1000, 0, 1e6), 0.139, 1e-9);
   EXPECT_EQ(busy_share(costs, 1'000'000, 0, 0, 1e6), 1);
   EXPECT_EQ(busy_share(costs, 1, 0, 0, 0), 0);
-  EXPECT_EQ(wanted_dcis(costs), 64u);
+  EXPECT_EQ(wanted_dcis(costs, 0), 64u);
+  for (const auto& [processes, initiators] :
+       {std::pair{1u, 4u}, {2u, 4u}, {10u, 10u}, {63u, 63u}, {64u, 64u}, {100'000u, 64u}}) {
+    EXPECT_EQ(wanted_dcis(costs, processes), initiators) << processes;
+  }
   costs.sender_dci_switch.value = 0;
-  EXPECT_EQ(wanted_dcis(costs), 1u);
+  EXPECT_EQ(wanted_dcis(costs, 0), 1u);
+  EXPECT_EQ(wanted_dcis(costs, 10), 1u);
   costs.sender_dci_switch.value = 1e9;
-  EXPECT_EQ(wanted_dcis(costs), 64u);
+  EXPECT_EQ(wanted_dcis(costs, 0), 64u);
 }
 
 TEST(SelectTurnout, InitiatorsForCreditsFollowThoseForData) {
   for (const auto& [data, credits] :
        {std::pair{1u, 2u}, {4u, 4u}, {8u, 8u}, {32u, 8u}, {64u, 16u}, {128u, 16u}}) {
-    EXPECT_EQ(credit_dcis(data), credits) << data;
+    EXPECT_EQ(credit_dcis(data, 0), credits) << data;
+    EXPECT_EQ(credit_dcis(data, data + 1), credits) << data;
   }
+  // Each process has one of its own.
+  EXPECT_EQ(credit_dcis(4, 2), 4u);
+  EXPECT_EQ(credit_dcis(12, 12), 12u);
+  EXPECT_EQ(credit_dcis(16, 16), 16u);
+  EXPECT_EQ(credit_dcis(32, 32), 16u);
 }
 
 // Processes that share an adapter have a part of its context cache each.
@@ -445,11 +456,11 @@ TEST(SelectTurnout, ManyOnANodeUseFewerQueuePairsEach) {
   DeviceCosts costs;
   costs.context_first_entries.value = 64;
   costs.context_second_entries.value = 1024;
-  EXPECT_EQ(wanted_dcis(shared_by(costs, 0)), 64u);
-  EXPECT_EQ(wanted_dcis(shared_by(costs, 1)), 64u);
-  EXPECT_EQ(wanted_dcis(shared_by(costs, 16)), 32u);
-  EXPECT_EQ(wanted_dcis(shared_by(costs, 24)), 16u);
-  EXPECT_EQ(wanted_dcis(shared_by(costs, 100'000)), 4u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 0), 0), 64u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 1), 0), 64u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 16), 0), 32u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 24), 0), 16u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 100'000), 0), 4u);
   EXPECT_EQ(shared_by(costs, 16).context_first_entries.value, 4);
 }
 

@@ -10,6 +10,8 @@
 
 #include "base/split_mix.h"
 #include "tests/support/component_world.h"
+#include "tests/support/made_up_address.h"
+#include "tests/support/messaging_world.h"
 
 namespace turnout {
 namespace {
@@ -23,6 +25,22 @@ TEST(PeerTable, FindsASenderByIndexOnlyIfTheIdAgrees) {
   EXPECT_EQ(world.peers.find_sender(7, first.address.id), nullptr);
   EXPECT_EQ(world.peers.find_peer(0), &first);
   EXPECT_EQ(world.peers.find_peer(2), nullptr);
+}
+
+// No two peers of a small job share an initiator, whatever their ids are.
+TEST(PeerTable, PeersTakeInitiatorsInTurnUnderThePolicyTurnout) {
+  MessagingWorld world;
+  world.context.traits.uses_feedback = true;
+  world.context.settings.data_qps = 5;
+  world.context.settings.credit_qps = 3;
+  SplitMix64 random(1);
+  for (unsigned i = 0; i < 10; ++i) {
+    Status status;
+    Peer* const peer = world.peers.make_peer(testing::made_up(random.next()), &status);
+    ASSERT_NE(peer, nullptr) << status.text();
+    EXPECT_EQ(peer->data_queue, i % 5);
+    EXPECT_EQ(peer->credit_queue, i % 3);
+  }
 }
 
 TEST(PeerTable, LeavesMemoryForRecordsOfExpectedPeers) {
