@@ -103,20 +103,25 @@ Result<std::string> read_report_file(const Descriptor& folder, const std::string
   return Status{Code::invalid, fmt::format("{}: too large for a report", file_name)};
 }
 
-std::vector<std::string> entries(const Descriptor& folder) {
-  std::vector<std::string> names;
+bool for_each_entry(const Descriptor& folder, const std::function<void(std::string_view)>& call) {
   const int copy = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (copy < 0) return names;
+  if (copy < 0) return false;
   DIR* const directory = ::fdopendir(copy);
   if (directory == nullptr) {
     ::close(copy);
-    return names;
+    return false;
   }
   while (const dirent* entry = ::readdir(directory)) {
     const std::string_view name(entry->d_name);
-    if (name != "." && name != "..") names.emplace_back(name);
+    if (name != "." && name != "..") call(name);
   }
   ::closedir(directory);
+  return true;
+}
+
+std::vector<std::string> entries(const Descriptor& folder) {
+  std::vector<std::string> names;
+  for_each_entry(folder, [&](std::string_view name) { names.emplace_back(name); });
   return names;
 }
 

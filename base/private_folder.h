@@ -7,6 +7,7 @@
 // for a file that is too large.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ namespace turnout {
                                  const std::string& file_name, std::string_view text);
 [[nodiscard]] Result<std::string> read_report_file(const Descriptor& folder,
                                                    const std::string& file_name);
+// Calls it with the name of each file in the folder, one at a time; false: it cannot be read.
+bool for_each_entry(const Descriptor& folder, const std::function<void(std::string_view)>& call);
 // Names of what is in the folder; empty if it cannot be read.
 [[nodiscard]] std::vector<std::string> entries(const Descriptor& folder);
 
