@@ -51,7 +51,7 @@ struct SimOptions {
   std::string commit;
   std::string limits;
   std::uint32_t jobs = 1;
-  std::string time_limit;
+  std::string time_limit, start_after;
   std::string show_profile;
   bool list = false, profiles_page = false, no_check = false;
 };
@@ -183,6 +183,13 @@ int run_workload(const SimOptions& o) {
       return fail(invalid("--time-limit {}: expected 1ns to 1h", o.time_limit));
     }
     study.time_limit = limit.value() * hca::kNanosecond;
+  }
+  if (!o.start_after.empty()) {
+    const Result<std::int64_t> time = value::parse_duration(o.start_after);
+    if (!time) return fail(invalid("--start-after {}: {}", o.start_after, time.status().text()));
+    if (time.value() < 0 || time.value() > 60'000'000'000)
+      return fail(invalid("--start-after {}: expected 0 to 60s", o.start_after));
+    study.start_after = time.value() * hca::kNanosecond;
   }
   study.progress = [&](const std::string& policy, std::uint32_t ended, sim::Picoseconds now,
                        std::uint64_t events) {
@@ -393,6 +400,9 @@ void add_sim(CLI::App& app) {
       ->allow_extra_args(false);
   sim->add_option("--option", o->options, "name=value: an option of the workload (--list)")
       ->allow_extra_args(false);
+  sim->add_option("--start-after", o->start_after,
+                  "time from the exchange of addresses to the start of the programs, in which "
+                  "processes make progress [0s]");
   sim->add_option("--time-limit", o->time_limit, "longest virtual time [10s]");
   sim->add_flag("--no-check", o->no_check, "do not generate and verify message contents");
   sim->add_option("--limits", o->limits,

@@ -85,6 +85,12 @@ void RankState::make_round() {
   const bool running = program_.created() && !ended_;
   const RankProgram::Wait& wait = program_.wait();
   if (running && wait.kind == Waits::nothing) {
+    if (world.process_time() < begins_) {
+      const bool moved = endpoint_->progress();
+      const Picoseconds due = endpoint_->next_deadline() * hca::kNanosecond + hca::kNanosecond;
+      return moved ? scheduler_.run_at(std::max(world.process_time(), world.now()))
+                   : scheduler_.sleep_until(std::min(begins_, due));
+    }
     program_.begin();
     shared_.last_step = world.now();
   } else if (wait.kind == Waits::compute) {

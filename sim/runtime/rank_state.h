@@ -98,7 +98,11 @@ class RankState {
   ~RankState();
 
   [[nodiscard]] Status open();  // the endpoint; the rank was entered
-  void create_program(const Program& program) { program_.create(program, Rank(*this)); }
+  // It begins at that time at the earliest.
+  void create_program(const Program& program, Picoseconds begins) {
+    program_.create(program, Rank(*this));
+    begins_ = begins;
+  }
   // Ends the endpoint in steps; wakes drive it.
   void begin_close();
   void kill();                                                  // as by SIGKILL
@@ -138,6 +142,7 @@ class RankState {
   RankScheduler scheduler_;
   RankOperations operations_;
   RankProgram program_;
+  Picoseconds begins_ = 0;
   Random random_;
   std::unique_ptr<Endpoint> endpoint_;
   std::uint32_t barriers_ = 0;

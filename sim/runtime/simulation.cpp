@@ -244,14 +244,16 @@ Result<Outcome> run(const Options& options, const Program& program) {
   std::string error;
   if (failed.ok()) {
     // As MPI_Init ends: everybody knows everybody's address.
+    const Picoseconds known = ready;
+    if (options.start_after > 0) ready += options.start_after;
     for (auto& rank : shared.ranks) {
-      rank->create_program(program);
+      rank->create_program(program, options.start_after > 0 ? ready : 0);
       const Picoseconds apart =
           options.start_spread > 0
               ? static_cast<Picoseconds>(world.random() %
                                          static_cast<std::uint64_t>(options.start_spread))
               : 0;
-      rank->scheduler().wake_at(ready + apart);
+      rank->scheduler().wake_at(known + apart);
     }
     for (const auto& [rank, time] : options.kills) {
       if (rank >= options.ranks) continue;

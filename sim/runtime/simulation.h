@@ -42,6 +42,9 @@ struct Options {
   bool keep_partners = false;  // Outcome::partners
   // Ranks begin at times drawn from the seed, at most so far apart: no job starts in step.
   Picoseconds start_spread = hca::kMicrosecond;
+  // From the exchange of addresses to the begin of the programs: endpoints make progress meanwhile,
+  // as in the rest of MPI_Init and while a program reads its input.
+  Picoseconds start_after = 0;
   Picoseconds time_limit = 0;  // virtual; 0: none
   // Ranks killed as by SIGKILL, and when (after the start of the programs).
   std::vector<std::pair<std::uint32_t, Picoseconds>> kills;

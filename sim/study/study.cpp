@@ -55,6 +55,7 @@ Result<PolicyResult> play(const StudyOptions& options, const std::string& policy
   run.keep_reports = options.keep_reports;
   run.keep_partners = options.keep_partners;
   run.data_servers = options.data_servers;
+  run.start_after = options.start_after;
   run.time_limit = options.time_limit;
   if (options.progress) {
     run.progress = [&](std::uint32_t ended, Picoseconds now, std::uint64_t events) {

@@ -40,6 +40,7 @@ struct StudyInput {
   Place place;
   bool check_content = true;
   bool data_servers = false;  // as in Options
+  Picoseconds start_after = 0;
   Picoseconds time_limit = 0;
 };
 
