@@ -204,6 +204,8 @@ Status Settings::validate() const {
 
   rules.that(report == "0" || report == "1" || is_folder(report), "report", report,
              "expected 0, 1 or a folder (a name such as yes or 2 with a slash: ./yes)");
+  rules.that(prediction.empty() || is_folder(prediction), "prediction", prediction,
+             "expected a folder of reports (a name such as yes or 2 with a slash: ./yes)");
   rules.that(report_job.empty() || is_plain_name(report_job, 128), "report_job", report_job,
              "expected at most 128 letters, digits and . _ - not beginning with a point");
   rules.that(trace.empty() || is_trace_path(trace), "trace", trace,

@@ -189,7 +189,10 @@ class Endpoint {
   [[nodiscard]] virtual std::uint64_t endpoint_id(PeerId peer) const noexcept = 0;
   // There will be so many peers at most, as far as the caller knows: connections and rings leave
   // the memory of their records free, up to a quarter of the budget. May be called again.
-  virtual void expect_peers(std::size_t count) = 0;
+  // `learned`: addresses of peers that it did not know before, and free places (magic 0): with
+  // those that the last run heard much from, the endpoint gets in touch at once (setting
+  // `prediction`).
+  virtual void expect_peers(std::size_t count, std::span<const Address> learned) = 0;
 
   [[nodiscard]] virtual Status send(const SendRequest& request) = 0;
   [[nodiscard]] virtual Status recv(const RecvRequest& request) = 0;

@@ -107,7 +107,7 @@ class Insertion {
   }
   // The answer of the call.
   [[nodiscard]] int end(void* context) {
-    for (PeerResolver* resolver : av_.resolvers) resolver->expect(av_.size());
+    for (PeerResolver* resolver : av_.resolvers) resolver->expect(av_.addresses());
     ++av_.domain.names_known;
     if (!av_.asynchronous) return inserted_;
     av_.events->push_insertion(&av_.fid, context, static_cast<std::uint64_t>(inserted_), failed_);
@@ -435,7 +435,7 @@ void AddressVector::copy_shared() {
       addresses_.push_back(address);
     }
   }
-  for (PeerResolver* resolver : resolvers) resolver->expect(size());
+  for (PeerResolver* resolver : resolvers) resolver->expect(addresses());
   ++domain.names_known;
 }
 

@@ -12,6 +12,7 @@
 #include <cassert>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/types/address.h"
@@ -89,6 +90,7 @@ struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
   // builds a table of 4 to 16 bytes per address.
   [[nodiscard]] fi_addr_t find(const Address& address);
   [[nodiscard]] std::size_t size() const noexcept { return addresses_.size(); }
+  [[nodiscard]] std::span<const Address> addresses() const noexcept { return addresses_; }
   // Of internet addresses: as which an index was inserted.
   void set_name(std::uint64_t index, const Name& name) {
     if (!domain.format.is_internet()) return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "provider/peer_resolver.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -14,7 +15,12 @@ void PeerResolver::bind(AddressVector& av) {
   assert(!bound());
   av.resolvers.push_back(this);
   av_ = &av;
-  expect(av.size());
+  expect(av.addresses());
+}
+
+void PeerResolver::expect(std::span<const Address> addresses) {
+  const std::size_t learned = std::min(std::exchange(learned_, addresses.size()), addresses.size());
+  core_.expect_peers(addresses.size(), addresses.subspan(learned));
 }
 
 void PeerResolver::unbind() noexcept {

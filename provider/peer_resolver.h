@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/endpoint.h"
@@ -62,8 +63,8 @@ class PeerResolver {
   // The same, without FI_SOURCE, too.
   [[nodiscard]] fi_addr_t source_of(PeerId peer);
 
-  // Called by the vector: it has `count` addresses now; the address `index` was removed.
-  void expect(std::size_t count) { core_.expect_peers(count); }
+  // Called by the vector: it has these addresses now; the address `index` was removed.
+  void expect(std::span<const Address> addresses);
   // `name`: by which completions name it.
   void forget(std::uint64_t index, fi_addr_t name) noexcept {
     if (index < peers_.size()) peers_[index] = kAnyPeer;
@@ -81,6 +82,7 @@ class PeerResolver {
   std::shared_ptr<const Connection> connection_;
   PeerId connected_ = kAnyPeer;
   const bool directed_, named_;
+  std::size_t learned_ = 0;       // addresses of the vector that the core was told of
   std::vector<PeerId> peers_;     // by fi_addr_t; kAnyPeer: not looked up yet
   std::vector<fi_addr_t> names_;  // by PeerId; FI_ADDR_NOTAVAIL: not looked up yet
 };

@@ -450,7 +450,8 @@ void ChannelNegotiator::wait_before_asking(Peer& peer, wire::Refusal why,
       (eviction_.active() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
   outcomes_.wait_after_refusal(
       peer, place ? eviction_.slot_timeout() : kDecisionsRefused * context_.settings.interval);
-  if (context_.traits.uses_feedback && over_ring(peer.change->wanted)) outcomes_.note_set_up(false);
+  if (context_.traits.uses_feedback && over_ring(peer.change->wanted) && !peer.change->predicted)
+    outcomes_.note_set_up(false);
   peer.change.make().reason =
       fmt::format("peer refused {}: {}{}",
                   peer.change->wanted == ChannelKind::rc_rdma ? "RC" : name(peer.change->wanted),

@@ -69,10 +69,26 @@ void ChannelSelector::run(Nanoseconds now) {
   if (context_.traits.uses_feedback && !context_.closing) report_feedback(now);
   const bool at_message = account_full_ && now < next_decision_;
   if (!account_full_ && now < next_decision_) return;
+  if (predicts_) count_predicted();
   decide(now, at_message);
+  if (predicts_) ask_predicted();
   if (context_.traits.uses_feedback) set_account();
   if (!at_message) interval_ = std::min(interval_ + interval_ / 2 + 1, context_.settings.interval);
   next_decision_ = at_message ? std::min(next_decision_, now + interval_) : now + interval_;
+}
+
+selection::Limits ChannelSelector::limits(std::uint64_t given_back) const noexcept {
+  selection::Limits limits;
+  limits.max_active_rc = static_cast<std::uint32_t>(context_.settings.max_active_rc);
+  limits.max_channels = static_cast<std::uint32_t>(context_.settings.max_channels);
+  limits.dc_rdma_available = !context_.over_datagrams();
+  limits.bytes_available = peer_table_.room_for_channels() + given_back;
+  limits.bytes_per_ring = peer_table_.ring_shape().bytes();
+  limits.bytes_per_rc = context_.rc_bytes;
+  if (xrc_nodes_.may_use_xrc()) {
+    limits.bytes_per_target = queue_pair_bytes(QpService::dct, 0, 0, 0);
+  }
+  return limits;
 }
 
 void ChannelSelector::decide(Nanoseconds now, bool at_message) {
@@ -100,7 +116,9 @@ void ChannelSelector::decide(Nanoseconds now, bool at_message) {
                        .refused = now < peer.change->refused_until,
                        .over_node = over_xrc(peer.rx.kind),
                        .feedback = peer.rx.feedback.of_sender()});
-    if (judges_rings && over_ring(peer.rx.kind)) {
+    // The prediction knows better until the ring has repaid, see count_predicted().
+    sources.back().stays = peer.change->predicted && over_ring(peer.rx.kind);
+    if (judges_rings && over_ring(peer.rx.kind) && !sources.back().stays) {
       RingUse& use = peer.change.make().use;
       use.count(messages, first, static_cast<double>(length), at_message);
       sources.back().since = context_.born + peer.state->rx.past.since();
@@ -117,15 +135,7 @@ void ChannelSelector::decide(Nanoseconds now, bool at_message) {
   input.default_channel = context_.default_channel;
   input.costs = selection::cost_model(context_.costs,
                                       static_cast<std::uint32_t>(context_.settings.ring_entries));
-  input.limits.max_active_rc = static_cast<std::uint32_t>(context_.settings.max_active_rc);
-  input.limits.max_channels = static_cast<std::uint32_t>(context_.settings.max_channels);
-  input.limits.dc_rdma_available = !context_.over_datagrams();
-  input.limits.bytes_available = peer_table_.room_for_channels() + given_back;
-  input.limits.bytes_per_ring = peer_table_.ring_shape().bytes();
-  input.limits.bytes_per_rc = context_.rc_bytes;
-  if (xrc_nodes_.may_use_xrc()) {
-    input.limits.bytes_per_target = queue_pair_bytes(QpService::dct, 0, 0, 0);
-  }
+  input.limits = limits(given_back);
   input.gain_threshold = static_cast<double>(context_.settings.gain_threshold);
   selection::TurnoutTerms terms;
   if (context_.traits.uses_feedback) {
@@ -191,18 +201,23 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
     if (line.to == line.from) continue;
     const std::string reason =
         fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rx.rate);
-    // A ring over DC serves until the queue pair is ready, and is kept.
-    const bool steps = context_.traits.uses_feedback && line.to == ChannelKind::rc_rdma &&
-                       line.from == context_.default_channel &&
-                       line.fallback == ChannelKind::dc_rdma && !peer.connection->rc;
     if (line.over_node && !xrc_nodes_.has_xrc()) continue;  // the next decision knows
-    const ChannelKind to = line.over_node ? ChannelKind::xrc_rdma : line.to;
-    peer.rx.backoff = 0;
-    peer.change.make().final_channel = steps ? to : context_.default_channel;
-    change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.fallback, reason,
-                   line.gain_per_message);
+    peer.change.make().predicted = false;
+    change_in_steps(peer, line.over_node ? ChannelKind::xrc_rdma : line.to, line.fallback, reason,
+                    line.gain_per_message);
   }
   latest_.messages = std::max(selected.messages, counted);
+}
+
+// A ring over DC serves until the queue pair is ready, and is kept.
+void ChannelSelector::change_in_steps(Peer& peer, ChannelKind to, ChannelKind fallback,
+                                      const std::string& reason, double gain) {
+  const bool steps = context_.traits.uses_feedback && over_connection(to) && over_ring(to) &&
+                     peer.rx.kind == context_.default_channel && fallback == ChannelKind::dc_rdma &&
+                     !peer.connection->rc;
+  peer.rx.backoff = 0;
+  peer.change.make().final_channel = steps ? to : context_.default_channel;
+  change_channel(peer, steps ? ChannelKind::dc_rdma : to, fallback, reason, gain);
 }
 
 // For policies that act on each message.

@@ -6,7 +6,10 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
+#include <span>
+
 #include "core/channels/connection_recovery.h"
+#include "core/selection/prediction.h"
 #include "core/selection/windows.h"
 
 namespace turnout {
@@ -36,6 +39,8 @@ class ChannelSelector : MessagingUser {
 
   void on_feedback(Peer& peer, const wire::ControlMessage& message) noexcept;
   void begin(Nanoseconds now) noexcept;
+  // What the last run counted, with the policy `turnout`; before begin(). Errors: over_budget.
+  [[nodiscard]] Status predict(LastRun last);
   // Whether run() has something to do: at next_decision(), when the account of a source is full, or
   // when enough was sent to tell receivers more.
   [[nodiscard]] bool is_due(Nanoseconds now) const noexcept {
@@ -44,6 +49,14 @@ class ChannelSelector : MessagingUser {
   // Reports feedback; decides, and says when the next decision is due.
   void run(Nanoseconds now);
   void on_message_counted(Peer& peer);
+  [[nodiscard]] bool predicts() const noexcept { return predicts_; }
+  // The program knows these addresses; those with magic 0 are none.
+  void learn(std::span<const Address> addresses);
+  // The peer and this process know each other's index: messages may follow.
+  void on_wired_up(Peer& peer) {
+    if (predicts_) [[unlikely]]
+      ask_if_predicted(peer);
+  }
   [[nodiscard]] ChannelKind first_channel(const Peer& peer);
   void request_failed(Peer& peer, const Status& status);
   void change_channel(Peer& peer, ChannelKind to, ChannelKind fallback, const std::string& reason,
@@ -59,6 +72,14 @@ class ChannelSelector : MessagingUser {
   void decide(Nanoseconds now, bool at_message);
   void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
   void set_account() noexcept;
+  [[nodiscard]] selection::Limits limits(std::uint64_t given_back) const noexcept;
+  void change_in_steps(Peer& peer, ChannelKind to, ChannelKind fallback, const std::string& reason,
+                       double gain);
+  void learn(const Address& address);
+  void ask_if_predicted(Peer& peer);
+  void plan_predicted();
+  void ask_predicted();
+  void count_predicted();
   [[nodiscard]] Nanoseconds first_interval() const noexcept;
 
   DecisionOutcomes& outcomes_;
@@ -81,6 +102,12 @@ class ChannelSelector : MessagingUser {
   std::uint64_t report_after_ = UINT64_MAX;
   std::uint64_t reported_at_ = 0;  // messages delivered then
   Nanoseconds reported_ = 0;       // when
+  // The last run until a peer is heard, then what it predicts.
+  bool predicts_ = false;
+  bool asks_predicted_ = false;
+  LastRun last_run_;
+  selection::Prediction prediction_;
+  Reservation prediction_bytes_;
 };
 
 }  // namespace turnout

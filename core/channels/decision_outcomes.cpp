@@ -20,8 +20,9 @@ void DecisionOutcomes::done(Peer& peer) {
   if (context_.traits.uses_feedback && over_ring(peer.rx.kind)) {
     ChannelChange& change = peer.change.make();
     change.use = {};
-    change.to_repay = over_rc(peer.rx.kind) ? selection::rc_price(context_.costs)
-                                            : context_.costs.setup_dc_processor.value;
+    if (!change.predicted)
+      change.to_repay = over_rc(peer.rx.kind) ? selection::rc_price(context_.costs)
+                                              : context_.costs.setup_dc_processor.value;
   }
   peer.change.make().refusals = 0;
   events_.continue_disconnect(peer);
@@ -31,6 +32,7 @@ void DecisionOutcomes::done(Peer& peer) {
     const std::string reason = peer.change->reason;
     events_.change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.change->predicted_gain);
   }
+  if (when_done_) when_done_();
 }
 
 // A peer that falls silent before its savings repay the set-up of its ring or queue pair indicates
@@ -38,17 +40,21 @@ void DecisionOutcomes::done(Peer& peer) {
 void DecisionOutcomes::count_repaid(Peer& peer, std::uint32_t messages, bool at_message) {
   const selection::CostModel costs = selection::cost_model(
       context_.costs, static_cast<std::uint32_t>(context_.settings.ring_entries));
-  const double saved =
-      over_rc(peer.rx.kind)
-          ? costs.saving_rc_rdma + static_cast<double>(peer.rx.feedback.of_sender().switched) *
-                                       context_.costs.sender_switch_latency.value
-          : costs.saving_dc_rdma;
+  const double saved = saved_by_a_message(peer, costs);
   const bool serves = over_ring(peer.rx.kind) && (messages > 0 || at_message);
   double& to_repay = peer.change.make().to_repay;
   to_repay -= serves ? messages * std::max(saved, 0.0) : 0;
   if (serves && to_repay > 0) return;
   note_set_up(to_repay <= 0);
   to_repay = 0;
+}
+
+double DecisionOutcomes::saved_by_a_message(const Peer& peer,
+                                            const selection::CostModel& costs) const noexcept {
+  return over_rc(peer.rx.kind)
+             ? costs.saving_rc_rdma + static_cast<double>(peer.rx.feedback.of_sender().switched) *
+                                          context_.costs.sender_switch_latency.value
+             : costs.saving_dc_rdma;
 }
 
 // Room comes and goes as fast as channels under `turnout`: after a set-up's time first, then after

@@ -36,7 +36,10 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] std::uint64_t endpoint_id(PeerId peer) const noexcept override {
     return parts_.peer_table.peers()[peer].address.id;
   }
-  void expect_peers(std::size_t count) override { parts_.peer_table.expect_peers(count); }
+  void expect_peers(std::size_t count, std::span<const Address> learned) override {
+    parts_.peer_table.expect_peers(count);
+    parts_.channels.selector.learn(learned);
+  }
   [[nodiscard]] Status send(const SendRequest& request) override {
     return measured([&] { return parts_.operations.send_engine.send_now(request); });
   }

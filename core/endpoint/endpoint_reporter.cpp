@@ -10,9 +10,13 @@ EndpointReport EndpointReporter::report() const {
   EndpointReport report;
   report.endpoint = context_.address.id;
   report.pid = context_.address.pid;
-  const LauncherIdentity launcher = launcher_identity();
-  report.rank = launcher.rank;
-  report.ranks = launcher.ranks;
+  report.rank = context_.simulation.rank;
+  report.ranks = context_.simulation.ranks;
+  if (report.rank < 0) {
+    const LauncherIdentity launcher = launcher_identity();
+    report.rank = launcher.rank;
+    report.ranks = launcher.ranks;
+  }
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) == 0) report.host = host.data();
   report.device = context_.device ? context_.device->name() : "none";

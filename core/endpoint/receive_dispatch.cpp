@@ -99,6 +99,7 @@ void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& mes
       break;
     case wire::Control::wireup_reply:
       peer.remote_index = message.own_index;
+      channels_.selector.on_wired_up(peer);
       break;
     case wire::Control::fin:
       return operations_.send_engine.on_fin(
@@ -305,6 +306,7 @@ bool ReceiveDispatch::on_wireup_request(const wire::WireupRequest& wireup, PeerI
     return true;  // already sent
   control_.send_control(*peer, Purpose::credit,
                         {.type = wire::Control::wireup_reply, .own_index = peer->id});
+  channels_.selector.on_wired_up(*peer);
   return true;
 }
 

@@ -2,11 +2,14 @@
 // Selects the default transport, and creates the queues and queue pairs of an endpoint.
 #include <unistd.h>
 
+#include <atomic>
 #include <random>
 
+#include "base/launcher.h"
 #include "base/log.h"
 #include "core/endpoint/startup.h"
 #include "core/memory/node_share.h"
+#include "core/report/last_run_reader.h"
 #include "core/verbs/device_limits.h"
 
 namespace turnout {
@@ -302,13 +305,49 @@ Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t
   return {};
 }
 
+// So that its peers know who it is before it sends. The id of a simulated process has the rank.
+void Startup::take_rank() {
+  const int rank = launcher_identity().rank;
+  if (context_.simulation.rank >= 0 || rank < 0 || rank >= 1 << Address::kRankBits) return;
+  context_.address.id = context_.address.id << Address::kRankBits | std::uint64_t{1} << 63 |
+                        static_cast<std::uint64_t>(rank);
+}
+
+// Its failure is no failure of the endpoint.
+void Startup::use_prediction() {
+  const Settings& settings = context_.settings;
+  const LauncherIdentity launcher = launcher_identity();
+  const bool simulated = context_.simulation.rank >= 0;
+  const int rank = simulated ? context_.simulation.rank : launcher.rank;
+  const int ranks = simulated ? context_.simulation.ranks : launcher.ranks;
+  Status status;
+  if (!context_.traits.uses_feedback) {
+    status = {Code::unsupported, fmt::format("the policy {} uses none", settings.policy)};
+  } else if (rank < 0 || ranks < 0) {
+    status = {Code::unsupported, "the launcher tells neither rank nor number of processes"};
+  } else {
+    constexpr std::uint64_t kMost = 4096;  // of the report's sources
+    Result<LastRun> last = read_last_run(
+        settings.prediction, rank, ranks,
+        {selection::least_predicted(context_.costs), std::min(settings.max_channels, kMost)});
+    status = last.ok() ? channels_.selector.predict(std::move(last).value()) : last.status();
+  }
+  static std::atomic<bool> told{false};  // by an endpoint of this process
+  if (status.ok() || told.exchange(true)) return;
+  TURNOUT_LOG(selection, warn,
+              "reading the prediction failed: {}: {}; set TURNOUT_PREDICTION to the folder that "
+              "TURNOUT_REPORT named in a run of as many processes, or unset it",
+              settings.prediction, status.text());
+}
+
 Status Startup::start() {
   Settings& settings = context_.settings;
   auto costs = selection::load_costs(settings);
   if (!costs) return costs.status();
   context_.costs = selection::shared_by(costs->costs, node_processes(settings));
-  context_.processes =
-      context_.simulation.processor != nullptr ? context_.simulation.processes : job_processes();
+  context_.processes = context_.simulation.processor != nullptr
+                           ? static_cast<std::uint64_t>(std::max(context_.simulation.ranks, 0))
+                           : job_processes();
   if (context_.domain == nullptr) {
     auto domain = MemoryDomain::open(settings);
     if (!domain) return domain.status();
@@ -319,6 +358,7 @@ Status Startup::start() {
                              ? static_cast<std::uint32_t>(getpid())
                              : static_cast<std::uint32_t>(context_.address.id & 0xffffff);
   if (context_.address.id == 0) context_.address.id = unique_id();
+  if (!settings.prediction.empty()) take_rank();
   context_.address.lid = context_.device->port().lid;
   context_.address.gid = context_.device->gid();
   context_.tuning.ack_timeout = static_cast<std::uint8_t>(settings.ack_timeout);
@@ -394,6 +434,7 @@ Status Startup::start() {
     context_.traits.ring_threshold = settings.ring_threshold;
   }
   registration_.start_registrations();
+  if (!settings.prediction.empty()) use_prediction();
   context_.started = true;
   if (!context_.device->is_simulated()) {
     parts_.live_report.open(context_.address.id, settings.report_job);

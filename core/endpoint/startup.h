@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+
 #include "core/endpoint/components.h"
 
 namespace turnout {
@@ -22,6 +23,9 @@ class Startup : ComponentsUser {
  private:
   [[nodiscard]] Status create_queues();
   [[nodiscard]] Status choose_default_channel();
+  // With the setting `prediction`: the rank is a part of the own id.
+  void take_rank();
+  void use_prediction();
   void limits_from_costs();
   [[nodiscard]] std::uint64_t credits_beside(std::uint64_t data) const noexcept;
   // So many that send data, with those that return credits beside them.

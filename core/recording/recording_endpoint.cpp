@@ -96,7 +96,9 @@ class RecordingEndpoint final : public Endpoint {
   std::uint64_t endpoint_id(PeerId peer) const noexcept override {
     return endpoint_->endpoint_id(peer);
   }
-  void expect_peers(std::size_t count) override { endpoint_->expect_peers(count); }
+  void expect_peers(std::size_t count, std::span<const Address> learned) override {
+    endpoint_->expect_peers(count, learned);
+  }
   Status send(const SendRequest& request) override {
     return start(request, &Endpoint::send, [&](Nanoseconds at, std::uint32_t number) {
       file_.send(at, number, request.peer, length_of(request.data),

@@ -89,6 +89,7 @@ enum class Reason : std::uint8_t {
   too_busy,          // latency would be saved, but nobody waits for it
   many_messages,     // ardma-srq: more than its threshold
   not_certain,       // the better map's gain could be an error of measurement
+  predicted,         // the last run counted many messages from it (prediction.h)
 };
 [[nodiscard]] std::string_view explain(Reason reason) noexcept;  // words for people
 

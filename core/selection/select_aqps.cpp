@@ -222,7 +222,7 @@ class Selector : ChannelMaps {
 }  // namespace
 
 std::string_view explain(Reason reason) noexcept {
-  constexpr std::array<std::string_view, 17> kWords = {
+  constexpr std::array<std::string_view, 18> kWords = {
       "message rate justifies the channel",
       "message rate too low for a channel",
       "channel justified, but the RC queue pair limit is reached",
@@ -240,6 +240,7 @@ std::string_view explain(Reason reason) noexcept {
       "CPU-bound: earlier arrival would save nothing",
       "more messages over its queue pair than the ring threshold",
       "estimated gain is within the measurement error",
+      "predicted by the last run (TURNOUT_PREDICTION)",
   };
   return name_of(kWords, reason);
 }

@@ -223,6 +223,7 @@ struct ChannelChange {
   ChannelKind final_channel = ChannelKind::dc_sendrecv;
   std::uint8_t forced_step = 0;
   std::uint8_t refusals = 0;       // of ours in succession
+  bool predicted = false;          // asked for because of the last run (selection/prediction.h)
   std::uint32_t request = 0;       // number of our latest request
   std::uint32_t last_old = 0;      // J4: last sequence number on the old channel
   std::uint32_t last_control = 0;  // and control messages sent into our private receives

@@ -33,6 +33,9 @@ struct Address {
   static constexpr std::uint32_t kSizeUnit = 64;   // of data receives and ring entries, bytes
   static constexpr std::uint32_t kLeastReceive = 512, kMostReceive = 64 * 1024;  // bytes
   static constexpr std::uint16_t kDatagrams = 1u << 15;
+  // Bits of `id` that are the rank, where processes of a job are to know each other's: with the
+  // setting `prediction`, and in simulations. Elsewhere all of it is random.
+  static constexpr unsigned kRankBits = 24;
 
   std::uint16_t magic = kMagic;
   std::uint8_t version = kVersion;
@@ -47,6 +50,9 @@ struct Address {
   Numbers dct{};            // of DCTs, or of UD queue pairs: data, credit, establishment
   std::uint32_t check = 0;  // CRC-32 of all bytes before it
 
+  [[nodiscard]] static constexpr std::uint32_t rank_in(std::uint64_t id) noexcept {
+    return static_cast<std::uint32_t>(id & ((std::uint64_t{1} << kRankBits) - 1));
+  }
   [[nodiscard]] unsigned data_qps() const noexcept { return counts & 15u; }
   [[nodiscard]] unsigned credit_qps() const noexcept { return counts >> 4 & 3u; }
   [[nodiscard]] unsigned establishment_qps() const noexcept { return counts >> 6 & 3u; }

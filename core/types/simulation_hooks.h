@@ -3,8 +3,9 @@
 // hook is one concern: the CPU's cost, the size of the driver's objects, a choice of channels
 // instead of the policy's, and a store of statistics instead of the core's.
 //
-// Live all are null, which costs one predictable branch. The simulation owns what they point to,
-// which outlives the endpoint; called only from the thread that drives the endpoint.
+// Live all are null and there is no rank, which costs one predictable branch. The simulation owns
+// what they point to, which outlives the endpoint; called only from the thread that drives the
+// endpoint.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +73,7 @@ struct SimulationHooks {
   const ObjectSizes* object_sizes = nullptr;
   const PolicyOverride* policy = nullptr;
   const StatisticsFactory* statistics = nullptr;
-  std::uint64_t processes = 0;  // of the job, as a launcher says; 0: unknown
+  int rank = -1, ranks = -1;  // of the process in the simulated job; its endpoint's id ends with it
 };
 
 }  // namespace turnout

@@ -78,9 +78,12 @@ RankEnvironment::RankEnvironment(const Options& options, hca::World& world, Rank
 Result<std::unique_ptr<Endpoint>> RankEnvironment::open(std::uint32_t rank,
                                                         RankScheduler& scheduler) {
   EndpointOptions options;
-  options.simulation = {&costs_, &costs_, &policy_,
+  options.simulation = {&costs_,
+                        &costs_,
+                        &policy_,
                         options_.make_statistics ? &options_.make_statistics : nullptr,
-                        options_.ranks};
+                        static_cast<int>(rank),
+                        static_cast<int>(options_.ranks)};
   options.id = endpoint_id(options_.seed, rank);
   if (settings_.ranks.setup_thread) {
     options.background = std::make_unique<SetupThread>(world_, scheduler);
@@ -88,7 +91,7 @@ Result<std::unique_ptr<Endpoint>> RankEnvironment::open(std::uint32_t rank,
   auto endpoint = Endpoint::create(serves(options_, rank) ? settings_.servers : settings_.ranks,
                                    clock_, std::move(options));
   // As MPI libraries insert all addresses.
-  if (endpoint) endpoint.value()->expect_peers(options_.ranks);
+  if (endpoint) endpoint.value()->expect_peers(options_.ranks, {});
   return endpoint;
 }
 

@@ -85,7 +85,7 @@ void RankState::make_round() {
   const bool running = program_.created() && !ended_;
   const RankProgram::Wait& wait = program_.wait();
   if (running && wait.kind == Waits::nothing) {
-    if (world.process_time() < begins_) {
+    if (!may_begin()) {
       const bool moved = endpoint_->progress();
       const Picoseconds due = endpoint_->next_deadline() * hca::kNanosecond + hca::kNanosecond;
       return moved ? scheduler_.run_at(std::max(world.process_time(), world.now()))
@@ -107,6 +107,14 @@ void RankState::make_round() {
   } else {  // the next arrival wakes the rank, or what it has to do by itself
     scheduler_.sleep_until(endpoint_->next_deadline() * hca::kNanosecond + hca::kNanosecond);
   }
+}
+
+// All addresses were exchanged before.
+bool RankState::may_begin() {
+  if (!std::exchange(knows_addresses_, true)) {
+    endpoint_->expect_peers(shared_.job.addresses.size(), shared_.job.addresses);
+  }
+  return shared_.job.world.process_time() >= begins_;
 }
 
 void RankState::close() {

@@ -136,6 +136,7 @@ class RankState {
   void close();
   void free_endpoint();
   [[nodiscard]] Result<MemoryKey> register_memory(void* memory, std::uint64_t bytes);
+  [[nodiscard]] bool may_begin();
 
   SimulationState& shared_;
   std::uint32_t id_;
@@ -143,6 +144,7 @@ class RankState {
   RankOperations operations_;
   RankProgram program_;
   Picoseconds begins_ = 0;
+  bool knows_addresses_ = false;
   Random random_;
   std::unique_ptr<Endpoint> endpoint_;
   std::uint32_t barriers_ = 0;

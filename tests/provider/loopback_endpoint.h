@@ -73,7 +73,9 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] std::uint64_t endpoint_id(PeerId peer) const noexcept override {
     return peers_[peer].id;
   }
-  void expect_peers(std::size_t count) override { expected_peers = count; }
+  void expect_peers(std::size_t count, std::span<const Address> /*learned*/) override {
+    expected_peers = count;
+  }
   [[nodiscard]] Status send(const SendRequest& request) override;
   [[nodiscard]] Status recv(const RecvRequest& request) override;
   [[nodiscard]] Status peek(const PeekRequest& request) override;

@@ -12,6 +12,7 @@
 #include "base/value.h"
 #include "core/protocol/atomics.h"
 #include "sim/runtime/simulation.h"
+#include "tests/sim/permuted_reports.h"
 #include "tests/sim/schedule_program.h"
 
 namespace turnout::sim {
@@ -467,6 +468,39 @@ ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const More& more) {
                                      {"interval", pick(drawn, {"20us", "100us"})}});
   }
   return play(seed, given, with(std::move(settings), more));
+}
+
+ScheduleOutcome play_predicted_schedule(std::uint64_t seed, const More& more) {
+  Random drawn(seed ^ 0x707265);
+  Circumstances given;
+  given.datagrams = seed % 3 == 0;
+  given.scarce = drawn.below(4) == 0;
+  given.failures = drawn.below(4) == 0;
+  given.large = drawn.below(4) == 0;
+  given.times = 2;
+  // A few messages pay for a channel.
+  const std::vector<Setting> settings = {{"policy", "turnout"},
+                                         {"test_switch_every", "0"},
+                                         {"saving_dc_rdma", "5us"},
+                                         {"saving_rc_rdma", "10us"},
+                                         {"cost_setup_dc", "1us"},
+                                         {"cost_setup_rc", "1us"},
+                                         {"interval", pick(drawn, {"20us", "100us", "1s"})}};
+  const ReportFolder own, of_others;
+  More first = with(settings, more);
+  first.settings.emplace_back("report", own.path());
+  ScheduleOutcome outcome = play(seed, given, first);
+  if (!outcome.broken.empty() || outcome.gave_up) return outcome;
+  const bool wrong = drawn.below(2) == 0;
+  if (wrong && !own.write_permuted(of_others, 1, 1)) {
+    outcome.broken = "the reports of the first run cannot be read";
+    return outcome;
+  }
+  More second = with(settings, more);
+  second.settings.emplace_back("prediction", wrong ? of_others.path() : own.path());
+  ScheduleOutcome predicted = play(seed, given, second);
+  predicted.add(outcome);
+  return predicted;
 }
 
 }  // namespace turnout::sim

@@ -65,5 +65,9 @@ inline void add_eager_sizes(std::uint64_t seed, More* more) {
 // Connections of nodes, with 1 to 4 ranks on each, that come and go; every second seed they fail,
 // every fourth ranks die.
 [[nodiscard]] ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const More& more = {});
+// The policy `turnout` with a prediction from an earlier run of the same program: every second seed
+// with the ranks' own pairs, else with those of other ranks. Every third seed without DC, every
+// fourth with little memory or with connections that fail.
+[[nodiscard]] ScheduleOutcome play_predicted_schedule(std::uint64_t seed, const More& more = {});
 
 }  // namespace turnout::sim

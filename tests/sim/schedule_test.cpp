@@ -152,6 +152,12 @@ TEST(Schedules, HoldUnderThePolicyTurnout) {
   EXPECT_GT(sum.switches, 100u);
 }
 
+// Of the last run, right and wrong ones.
+TEST(Schedules, HoldWithPredictions) {
+  const auto sum = sum_of(100, [](std::uint64_t seed) { return play_predicted_schedule(seed); });
+  EXPECT_GT(sum.switches, 100u);
+}
+
 TEST(Schedules, AreRepeatableToTheBitAndDifferBySeed) {
   std::set<std::uint64_t> hashes;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {

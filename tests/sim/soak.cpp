@@ -48,6 +48,14 @@ int main(int argc, char** argv) {
       ->excludes("--teardown")
       ->excludes("--deaths")
       ->excludes("--failures");
+  bool predictions = false;
+  app.add_flag("--predictions", predictions, "with those of an earlier run, right and wrong ones")
+      ->excludes("--datagrams")
+      ->excludes("--scarce")
+      ->excludes("--teardown")
+      ->excludes("--deaths")
+      ->excludes("--failures")
+      ->excludes("--xrc");
   bool fragments = false;
   app.add_flag("--fragments", fragments, "eager messages of several ring entries among them");
   std::string policy;
@@ -59,7 +67,8 @@ int main(int argc, char** argv) {
   turnout::log::configure(log, "");
   using namespace turnout::sim;
   const auto [play, option] =
-      xrc                   ? std::pair(&play_xrc_schedule, std::string(" --xrc"))
+      predictions           ? std::pair(&play_predicted_schedule, std::string(" --predictions"))
+      : xrc                 ? std::pair(&play_xrc_schedule, std::string(" --xrc"))
       : failures            ? std::pair(&play_failure_schedule, std::string(" --failures"))
       : deaths              ? std::pair(&play_death_schedule, std::string(" --deaths"))
       : teardown            ? std::pair(&play_teardown_schedule, std::string(" --teardown"))

@@ -219,7 +219,7 @@ TEST(EndpointMemory, RingsLeaveRoomForTheRecordsOfExpectedPeers) {
     settings.back().second = "1900KiB";
     settings.emplace_back("policy", "dc-rdma-od");
     TestWorld world(1 + kSources, settings);
-    if (told) world[0].expect_peers(kExpected);
+    if (told) world[0].expect_peers(kExpected, {});
     auto out = pattern(8, 5);
     std::vector<std::byte> in(8);
     const iovec from = piece(out), to = piece(in);
@@ -248,7 +248,7 @@ TEST(EndpointMemory, RingsLeaveRoomForTheRecordsOfExpectedPeers) {
 TEST(EndpointMemory, MorePeersThanHaveRoomAreToldOfOnce) {
   TestWorld world(1, kScarceMemory);
   testing::internal::CaptureStderr();
-  for (std::size_t count = 1; count < 1000; ++count) world[0].expect_peers(count);
+  for (std::size_t count = 1; count < 1000; ++count) world[0].expect_peers(count, {});
   const std::string log = testing::internal::GetCapturedStderr();
   const auto at = log.find("TURNOUT_MEMORY_BUDGET");
   ASSERT_NE(at, std::string::npos);

@@ -465,7 +465,7 @@ TEST(SelectTurnout, ManyOnANodeUseFewerQueuePairsEach) {
 }
 
 TEST(SelectTurnout, EveryReasonHasWords) {
-  for (int r = 0; r <= static_cast<int>(Reason::not_certain); ++r) {
+  for (int r = 0; r <= static_cast<int>(Reason::predicted); ++r) {
     EXPECT_NE(explain(static_cast<Reason>(r)), "?");
   }
 }
