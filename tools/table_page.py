@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A page of docs/ with one table that a tool makes from runs of this build: for nwchem_page.py and plan_page.py.
+"""A page of docs/ with one table that a tool makes from runs of this build: for nwchem_page.py, plan_page.py and
+prediction_page.py.
 
 Virtual time: the same build gives the same figures on every machine, so the table is compared to the digit.
 """
