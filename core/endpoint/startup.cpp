@@ -86,7 +86,7 @@ std::uint64_t Startup::credits_beside(std::uint64_t data) const noexcept {
   const Settings& settings = context_.settings;
   const bool follow = context_.traits.uses_feedback && !context_.over_datagrams() &&
                       !settings.is_given("credit_qps");
-  return follow ? selection::credit_dcis(data, context_.processes) : settings.credit_qps;
+  return follow ? selection::credit_dcis(data, processes_) : settings.credit_qps;
 }
 
 void Startup::use_initiators(std::uint64_t data) noexcept {
@@ -114,7 +114,7 @@ void Startup::limits_from_costs() {
     return dc_pool_bytes(Object::dc_data_pool, settings.data_qps, 0) >
            context_.account.budget() / 4;
   };
-  use_initiators(initiators ? selection::wanted_dcis(context_.costs, context_.processes)
+  use_initiators(initiators ? selection::wanted_dcis(context_.costs, processes_)
                             : settings.data_qps);
   while (initiators && settings.data_qps > kFewest && too_many())
     use_initiators(settings.data_qps / 2);
@@ -345,9 +345,9 @@ Status Startup::start() {
   auto costs = selection::load_costs(settings);
   if (!costs) return costs.status();
   context_.costs = selection::shared_by(costs->costs, node_processes(settings));
-  context_.processes = context_.simulation.processor != nullptr
-                           ? static_cast<std::uint64_t>(std::max(context_.simulation.ranks, 0))
-                           : job_processes();
+  processes_ = context_.simulation.processor != nullptr
+                   ? static_cast<std::uint64_t>(std::max(context_.simulation.ranks, 0))
+                   : job_processes();
   if (context_.domain == nullptr) {
     auto domain = MemoryDomain::open(settings);
     if (!domain) return domain.status();

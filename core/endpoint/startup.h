@@ -46,6 +46,8 @@ class Startup : ComponentsUser {
   [[nodiscard]] bool settles_for_fewer(const Status& failure);
   [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
                                             std::uint64_t targets) const noexcept;
+
+  std::uint64_t processes_ = 0;  // of the job; 0: unknown
 };
 
 }  // namespace turnout

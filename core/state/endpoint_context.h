@@ -136,7 +136,6 @@ struct EndpointContext {
   Settings settings;
   Clock& clock;
   const SimulationHooks simulation;
-  std::uint64_t processes = 0;  // of the job; 0: unknown
   Nanoseconds born = 0;
   MemoryAccount account;
   std::shared_ptr<DeviceDomain> domain;

@@ -153,8 +153,9 @@ TEST(ChannelNegotiator, AnAcceptSaysWhereCreditsMayBeWritten) {
   EXPECT_EQ(accepts[0].ring_rkey, 44u);
   // Its receiver keeps it, unless its policy sends messages.
   for (const bool writes : {false, true}) {
-    world.context.traits.writes_credits = writes;
+    world.context.traits.writes_credits = false;  // no adapter makes the word
     world.add_pooled_rc();
+    world.context.traits.writes_credits = writes;
     Peer& peer = world.add_peer();
     ASSERT_TRUE(
         world.negotiator.request_channel(peer, ChannelKind::rc_srq, world.context.default_channel)
