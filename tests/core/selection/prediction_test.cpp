@@ -83,7 +83,9 @@ TEST(Prediction, ASourceIsAskedForOnceItIsHeard) {
 
 // Its source must not wait on the slow channel until a queue pair is ready.
 TEST(Prediction, AQueuePairHasARingBeforeIt) {
-  for (const auto& s : prediction_of(run_of(4, 1'000'000)).sources()) {
+  const auto prediction = prediction_of(run_of(4, 1'000'000));
+  EXPECT_FALSE(prediction.sources().empty());
+  for (const auto& s : prediction.sources()) {
     EXPECT_TRUE(s.wants_rc);
     EXPECT_TRUE(s.wants_ring);
   }
