@@ -54,8 +54,10 @@ bool MessageSender::take_written_credits(Peer& peer) noexcept {
   const RcQueue* const rc = peer.connection->rc.get();
   if (rc == nullptr || rc->credit_word.at == nullptr) return false;
   const std::uint64_t value = rc->credit_word.read();
+  const auto request = static_cast<std::uint32_t>(value >> 32);
+  if (request == 0 || request != peer.state->tx.ring.request) return false;
   RingSender& ring = peer.state.ref().tx.ring;
-  ring.take_total(static_cast<std::uint32_t>(value >> 32), static_cast<std::uint32_t>(value));
+  ring.take_total(request, static_cast<std::uint32_t>(value));
   return ring.credits > 0;
 }
 
