@@ -126,7 +126,8 @@ TEST(Prediction, QueuePairsLeaveRoomForThoseOfOthers) {
     Limits limits = roomy();
     limits.bytes_available = places * (limits.bytes_per_rc + limits.bytes_per_ring);
     std::size_t rc = 0;
-    for (const auto& s : prediction_of(run_of(10, 1'000'000), limits).sources()) rc += s.wants_rc;
+    const auto prediction = prediction_of(run_of(10, 1'000'000), limits);
+    for (const auto& s : prediction.sources()) rc += s.wants_rc;
     return rc;
   };
   EXPECT_EQ(planned(100), 10u);
