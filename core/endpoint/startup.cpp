@@ -385,8 +385,7 @@ Status Startup::start() {
   context_.traits.prepares =
       context_.traits.uses_feedback || (simulated != nullptr && simulated->prepares);
   context_.traits.writes_credits =
-      !context_.over_datagrams() &&
-      (context_.traits.uses_feedback || (simulated != nullptr && simulated->writes_credits));
+      context_.traits.uses_feedback || (simulated != nullptr && simulated->writes_credits);
   context_.traits.never_connects = settings.policy == "static:ud-sendrecv";
   context_.rendezvous = rendezvous_named(settings.rendezvous).value_or(Rendezvous::getcqe);
   operations_.rdma.set_posts_in_progress(settings.progress_thread > 0 &&

@@ -53,11 +53,12 @@ bool MessageSender::post_fin(Peer& peer, std::uint64_t operation, Nanoseconds re
 bool MessageSender::take_written_credits(Peer& peer) noexcept {
   const RcQueue* const rc = peer.connection->rc.get();
   if (rc == nullptr || rc->credit_word.at == nullptr) return false;
-  const std::uint64_t value = rc->credit_word.read();
-  const auto request = static_cast<std::uint32_t>(value >> 32);
-  if (request == 0 || request != peer.state->tx.ring.request) return false;
+  const auto written = rc->credit_word.read();
+  const std::uint32_t request = peer.state->tx.ring.request;
+  if (!written || request == 0 || written->request != static_cast<std::uint16_t>(request))
+    return false;
   RingSender& ring = peer.state.ref().tx.ring;
-  ring.take_total(request, static_cast<std::uint32_t>(value));
+  ring.take_total(request, written->total);
   return ring.credits > 0;
 }
 

@@ -3,10 +3,10 @@
 // many entries of its ring it has returned, by an RDMA write that consumes no receive and completes
 // at nobody's. CreditWords: those of all queue pairs of an endpoint.
 //
-// The upper half names the request that made the ring, the lower half counts the entries returned
-// by such writes and by credit messages since then: what is written twice, or late, changes
-// nothing. Adapters write eight aligned bytes at once; should one not, a count of another ring is
-// out of range and ignored (RingSender::take_total).
+// Each half has the low 16 bits of the request that made the ring, and of the number of entries
+// returned by such writes and by credit messages since then: what is written twice, or late,
+// changes nothing. Both halves are the same. Where they differ, the adapter has placed one and not
+// yet the other: some place the end of a write first.
 //
 // Source: credits written by RDMA are what rsockets(7) and MVAPICH's RDMA channel have; AQPS sends
 // messages. Memory: a page for 64 queue pairs, accounted as rings. The endpoint owns the words; one
@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -27,13 +28,23 @@ struct CreditWord {
   std::byte* at = nullptr;  // null: there is none
   std::uint32_t rkey = 0;
 
+  struct Written {
+    std::uint16_t request = 0, total = 0;
+
+    friend bool operator==(const Written&, const Written&) = default;
+  };
   [[nodiscard]] static constexpr std::uint64_t value(std::uint32_t request,
                                                      std::uint32_t total) noexcept {
-    return std::uint64_t{request} << 32 | total;
+    const std::uint64_t half = (request & 0xffff) << 16 | (total & 0xffff);
+    return half << 32 | half;
   }
-  // What the peer wrote last; 0: nothing yet.
-  [[nodiscard]] std::uint64_t read() const noexcept {
-    return reinterpret_cast<const std::atomic<std::uint64_t>*>(at)->load(std::memory_order_acquire);
+  // What the peer wrote last; zeros: nothing yet. Empty: it is not all there.
+  [[nodiscard]] std::optional<Written> read() const noexcept {
+    const std::uint64_t value =
+        reinterpret_cast<const std::atomic<std::uint64_t>*>(at)->load(std::memory_order_acquire);
+    const auto half = static_cast<std::uint32_t>(value);
+    if (value >> 32 != half) return std::nullopt;
+    return Written{static_cast<std::uint16_t>(half >> 16), static_cast<std::uint16_t>(half)};
   }
   // As if the peer had written nothing: another one may write next.
   void clear() const noexcept {

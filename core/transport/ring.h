@@ -249,12 +249,12 @@ struct RingSender {
   }
   // So many entries are free again.
   void give_credits(std::uint32_t freed) noexcept { credits = std::min(credits + freed, entries); }
-  // So many were returned by credit messages and writes since the request `of`. Of another ring, or
-  // less than is known, or more than a ring has: nothing.
+  // So many, modulo 2^16, were returned by credit messages and writes since the request `of`. Of
+  // another ring, or less than is known, or more than a ring has: nothing.
   void take_total(std::uint32_t of, std::uint32_t total) noexcept {
-    const std::uint32_t more = total - returned;
-    if (of != request || more == 0 || more > entries) return;
-    returned = total;
+    const auto more = static_cast<std::uint16_t>(total - returned);
+    if (of != request || more > entries) return;
+    returned += more;
     give_credits(more);
   }
   // Address behind the entry that the next message goes to.

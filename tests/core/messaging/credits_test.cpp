@@ -153,18 +153,36 @@ TEST(CreditWords, AreLinesOfTheirOwnAndHoldNothingWhenTaken) {
     taken.push_back(words.take(device, world.context.account, 0));
     ASSERT_NE(taken.back().at, nullptr);
     EXPECT_EQ(taken.back().address() % 64, 0u);
-    EXPECT_EQ(taken.back().read(), 0u);
+    EXPECT_EQ(taken.back().read(), CreditWord::Written{});
     const std::uint64_t value = CreditWord::value(3, static_cast<std::uint32_t>(i));
     std::memcpy(taken.back().at, &value, sizeof value);
   }
   for (int i = 0; i < 65; ++i) {
     EXPECT_EQ(taken[static_cast<std::size_t>(i)].read(),
-              CreditWord::value(3, static_cast<std::uint32_t>(i)));
+              (CreditWord::Written{3, static_cast<std::uint16_t>(i)}));
   }
   words.give_back(taken[10]);
   const CreditWord again = words.take(device, world.context.account, 0);
   EXPECT_EQ(again.at, taken[10].at);
-  EXPECT_EQ(again.read(), 0u);
+  EXPECT_EQ(again.read(), CreditWord::Written{});
+}
+
+// An adapter may place a part of a write before the rest, from either end.
+TEST(CreditWords, SayNothingWhileAPartOfAWriteIsMissing) {
+  const std::uint64_t before = CreditWord::value(1, 4), after = CreditWord::value(3, 2);
+  for (std::size_t first = 1; first < sizeof after; ++first) {
+    for (const bool end_first : {false, true}) {
+      alignas(64) std::uint64_t word = before;
+      const CreditWord reader{reinterpret_cast<std::byte*>(&word), 1};
+      const std::size_t from = end_first ? sizeof after - first : 0;
+      std::memcpy(reader.at + from, reinterpret_cast<const std::byte*>(&after) + from, first);
+      if (word != before && word != after) {
+        EXPECT_EQ(reader.read(), std::nullopt) << first;
+      }
+      word = after;
+      EXPECT_EQ(reader.read(), (CreditWord::Written{3, 2}));
+    }
+  }
 }
 
 TEST(CreditWords, AreNoneWithoutRoomInTheBudget) {
