@@ -91,7 +91,6 @@ void ConnectionRecovery::requeue(Peer& peer, const std::vector<SendRecord>& reco
     if (t->peer == &peer && t->over_rc) transfers.push_back(t);
   }
   const bool refused = wc != nullptr && RdmaEngine::refuses_key(wc->status);
-  bool lost_credits = false;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const SendRecord& record = records[i];
     switch (record.kind) {
@@ -115,14 +114,12 @@ void ConnectionRecovery::requeue(Peer& peer, const std::vector<SendRecord>& reco
       case SendRecord::Kind::probe:
         --peer.probes;
         break;
-      case SendRecord::Kind::credit:
-        lost_credits = true;
-        break;
+      case SendRecord::Kind::credit:  // see below
       case SendRecord::Kind::none:
         break;
     }
   }
-  if (lost_credits) credits_.repeat_ring_credits(peer);
+  credits_.repeat_lost(peer, records);
   for (Transfer* const transfer : transfers) restart_transfer(*transfer);
 }
 

@@ -19,12 +19,9 @@ void ChannelNegotiator::advance_rc(Peer& peer) {
     }
     // Of an earlier connection: everything has arrived, or the peer would not have released it.
     sender_.take_written_credits(peer);
-    bool lost_credits = false;
-    for (const SendRecord& record : peer.connection->rc->take_all()) {
-      lost_credits |= record.kind == SendRecord::Kind::credit;
-      events_.retire(record);
-    }
-    if (lost_credits) credits_.repeat_ring_credits(peer);
+    const std::vector<SendRecord> records = peer.connection->rc->take_all();
+    for (const SendRecord& record : records) events_.retire(record);
+    credits_.repeat_lost(peer, records);
     private_receives_.unpost_private_receives(*peer.connection->rc);
     auto job = RcPool::job_of(&peer, std::move(peer.connect().rc));
     RcPool::connect_with(job.get(), peer, peer.connection->remote_qp_id);

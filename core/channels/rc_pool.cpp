@@ -182,9 +182,8 @@ void RcPool::discard_rc(Peer& peer) {
   }
   sender_.take_written_credits(peer);  // its word is somebody else's soon
   std::unique_ptr<RcQueue> queue = std::move(peer.connect().rc);
-  bool lost_credits = false;
-  for (const SendRecord& record : queue->take_all()) {
-    lost_credits |= record.kind == SendRecord::Kind::credit;
+  const std::vector<SendRecord> records = queue->take_all();
+  for (const SendRecord& record : records) {
     if (record.kind == SendRecord::Kind::transfer) {
       events_.on_transfer_done(*record.transfer, peer.state->loss);
     } else {
@@ -192,7 +191,7 @@ void RcPool::discard_rc(Peer& peer) {
     }
   }
   put_away(std::move(queue), chosen_at);
-  if (lost_credits) credits_.repeat_ring_credits(peer);
+  credits_.repeat_lost(peer, records);
 }
 
 void RcPool::drop_rc_if_unused(Peer& peer) {

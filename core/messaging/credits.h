@@ -5,6 +5,9 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
+#include <algorithm>
+#include <span>
+
 #include "core/messaging/control_plane.h"
 
 namespace turnout {
@@ -26,7 +29,11 @@ class Credits : Component {
   void return_ring(Peer& peer) {
     if (!write_ring_credits(peer)) send_credits(peer);
   }
-  // A write of them may have been lost with its queue pair.
+  // These requests end with their queue pair: writes of credits among them may be lost.
+  void repeat_lost(Peer& peer, std::span<const SendRecord> requests) {
+    if (std::ranges::find(requests, SendRecord::Kind::credit, &SendRecord::kind) != requests.end())
+      repeat_ring_credits(peer);
+  }
   void repeat_ring_credits(Peer& peer);
   void count_credit_message() noexcept { ++credit_messages_; }
   [[nodiscard]] std::uint64_t credit_messages() const noexcept { return credit_messages_; }
