@@ -343,16 +343,17 @@ std::uint64_t credit_dcis(std::uint64_t data_dcis, std::uint64_t processes) {
 }
 
 std::uint32_t wanted_dcis(const DeviceCosts& costs, std::uint64_t processes) {
-  constexpr double kLeast = 4, kMost = 64;
+  constexpr std::uint32_t kFewest = 4;
+  constexpr double kLeast = kFewest, kMost = 64;
   const double ratio =
       4 * costs.sender_dci_switch.value / std::max(costs.sender_post_dc_switch.value, 1.0);
   const double fit = std::clamp(costs.context_second_entries.value / 2, kLeast, kMost);
   const std::uint32_t worth =
       std::min(std::bit_ceil(static_cast<std::uint32_t>(std::ceil(std::clamp(ratio, 1.0, kMost)))),
                std::bit_floor(static_cast<std::uint32_t>(fit)));
-  if (processes == 0 || processes >= worth) return worth;
-  return std::min(
-      worth, std::max(static_cast<std::uint32_t>(processes), static_cast<std::uint32_t>(kLeast)));
+  if (processes == 0) return worth;
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(worth, std::max<std::uint64_t>(processes, kFewest)));
 }
 
 }  // namespace turnout::selection
