@@ -86,7 +86,7 @@ std::uint64_t Startup::credits_beside(std::uint64_t data) const noexcept {
   const Settings& settings = context_.settings;
   const bool follow = context_.traits.uses_feedback && !context_.over_datagrams() &&
                       !settings.is_given("credit_qps");
-  return follow ? selection::credit_dcis(data, processes_) : settings.credit_qps;
+  return follow ? selection::credit_dcis(data, job_processes()) : settings.credit_qps;
 }
 
 void Startup::use_initiators(std::uint64_t data) noexcept {
@@ -114,7 +114,7 @@ void Startup::limits_from_costs() {
     return dc_pool_bytes(Object::dc_data_pool, settings.data_qps, 0) >
            context_.account.budget() / 4;
   };
-  use_initiators(initiators ? selection::wanted_dcis(context_.costs, processes_)
+  use_initiators(initiators ? selection::wanted_dcis(context_.costs, job_processes())
                             : settings.data_qps);
   while (initiators && settings.data_qps > kFewest && too_many())
     use_initiators(settings.data_qps / 2);
@@ -307,7 +307,7 @@ Status Startup::create_pool(Purpose purpose, std::size_t initiators, std::size_t
 
 // So that its peers know who it is before it sends. The id of a simulated process has the rank.
 void Startup::take_rank() {
-  const int rank = launcher_identity().rank;
+  const int rank = launcher_.rank;
   if (context_.simulation.rank >= 0 || rank < 0 || rank >= 1 << Address::kRankBits) return;
   context_.address.id = context_.address.id << Address::kRankBits | std::uint64_t{1} << 63 |
                         static_cast<std::uint64_t>(rank);
@@ -316,19 +316,15 @@ void Startup::take_rank() {
 // Its failure is no failure of the endpoint.
 void Startup::use_prediction() {
   const Settings& settings = context_.settings;
-  const LauncherIdentity launcher = launcher_identity();
-  const bool simulated = context_.simulation.rank >= 0;
-  const int rank = simulated ? context_.simulation.rank : launcher.rank;
-  const int ranks = simulated ? context_.simulation.ranks : launcher.ranks;
   Status status;
   if (!context_.traits.uses_feedback) {
     status = {Code::unsupported, fmt::format("the policy {} uses none", settings.policy)};
-  } else if (rank < 0 || ranks < 0) {
+  } else if (launcher_.rank < 0 || launcher_.ranks < 0) {
     status = {Code::unsupported, "the launcher tells neither rank nor number of processes"};
   } else {
     constexpr std::uint64_t kMost = 4096;  // of the report's sources
     Result<LastRun> last = read_last_run(
-        settings.prediction, rank, ranks,
+        settings.prediction, launcher_.rank, launcher_.ranks,
         {selection::least_predicted(context_.costs), std::min(settings.max_channels, kMost)});
     status = last.ok() ? channels_.selector.predict(std::move(last).value()) : last.status();
   }
@@ -345,9 +341,12 @@ Status Startup::start() {
   auto costs = selection::load_costs(settings);
   if (!costs) return costs.status();
   context_.costs = selection::shared_by(costs->costs, node_processes(settings));
-  processes_ = context_.simulation.processor != nullptr
-                   ? static_cast<std::uint64_t>(std::max(context_.simulation.ranks, 0))
-                   : job_processes();
+  if (context_.simulation.processor == nullptr) {
+    launcher_ = launcher_identity();
+  } else {
+    launcher_.rank = context_.simulation.rank;
+    launcher_.ranks = context_.simulation.ranks;
+  }
   if (context_.domain == nullptr) {
     auto domain = MemoryDomain::open(settings);
     if (!domain) return domain.status();

@@ -3,8 +3,11 @@
 // and reservations of the budget for them.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
+#include "base/launcher.h"
 #include "core/endpoint/components.h"
 
 namespace turnout {
@@ -47,7 +50,12 @@ class Startup : ComponentsUser {
   [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
                                             std::uint64_t targets) const noexcept;
 
-  std::uint64_t processes_ = 0;  // of the job; 0: unknown
+  // Of the job, this one included; 0: unknown.
+  [[nodiscard]] std::uint64_t job_processes() const noexcept {
+    return static_cast<std::uint64_t>(std::max(launcher_.ranks, 0));
+  }
+
+  LauncherIdentity launcher_;  // what a simulation says in its place
 };
 
 }  // namespace turnout

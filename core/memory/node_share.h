@@ -17,11 +17,6 @@ namespace turnout {
   return static_cast<std::uint64_t>(std::max(launcher_identity().local_ranks, 1));
 }
 
-// Of the job, this one included, as the launcher says; 0: unknown.
-[[nodiscard]] inline std::uint64_t job_processes() {
-  return static_cast<std::uint64_t>(std::max(launcher_identity().ranks, 0));
-}
-
 struct ProcessBudget {
   std::uint64_t bytes = 0;
   bool of_node = false;  // a part of TURNOUT_NODE_BUDGET, for one of so many processes
