@@ -2,7 +2,13 @@
 """The commands of an MPI as a user calls them, for the tests that start MPI jobs over the `turnout` command."""
 
 import os
+import pathlib
 import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def suffix_of(mpi, folder):
@@ -28,3 +34,35 @@ def environment(*other_prefixes, **settings):
     if os.getuid() == 0:
         env["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
     return {**env, **settings}
+
+
+class JobTest(unittest.TestCase):
+    """Tests of jobs of one MPI program: `launcher` and `program`; for each test an empty folder, `scratch`, and `env`.
+
+    source: the program's file in this folder. main() sets `turnout`, the command, and `mpi`, its name.
+    """
+
+    turnout, mpi, bin, source = "", "", pathlib.Path(), ""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix=f"{cls.__name__.lower()}-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.launcher = launcher_of(cls.mpi, cls.bin)
+        cls.program = compile_to(pathlib.Path(folder.name) / cls.source.removesuffix(".c"), HERE / cls.source, cls.mpi,
+                                 cls.bin)
+
+    def setUp(self):
+        name = type(self).__name__.lower()
+        scratch = tempfile.TemporaryDirectory(prefix=f"{name}-")
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+        self.env = environment(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name,
+                               TURNOUT_FABRIC=f"{name}-{os.getpid()}")
+
+
+def main():
+    """Runs the tests of the program: TEST BUILD_DIR MPI PREFIX/bin [unittest's options]."""
+    JobTest.turnout = str(pathlib.Path(sys.argv[1]).resolve() / "bin" / "turnout")
+    JobTest.mpi, JobTest.bin = sys.argv[2], pathlib.Path(sys.argv[3]).absolute()
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)

@@ -8,20 +8,11 @@ Counts only, no times: how many messages came before a source had its ring.
 """
 
 import json
-import os
-import pathlib
 import re
 import subprocess
-import sys
-import tempfile
-import unittest
 
 import mpi_commands
 
-BUILD = pathlib.Path()
-MPI = ""
-BIN = pathlib.Path()
-HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 300  # seconds after which a job counts as hung
 RINGS = ("DC-RDMA", "RC-RDMA", "XRC-RDMA")
 RANKS = 4
@@ -51,24 +42,12 @@ def before_rings(reports):
     return counts
 
 
-class Prediction(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        build = tempfile.TemporaryDirectory(prefix="prediction-test-")
-        cls.addClassCleanup(build.cleanup)
-        cls.launcher = mpi_commands.launcher_of(MPI, BIN)
-        cls.program = mpi_commands.compile_to(pathlib.Path(build.name) / "changing", HERE / "changing.c", MPI, BIN)
-
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory(prefix="prediction-")
-        self.addCleanup(scratch.cleanup)
-        self.scratch = pathlib.Path(scratch.name)
-        self.env = mpi_commands.environment(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name,
-                                            TURNOUT_FABRIC=f"prediction-{os.getpid()}")
+class Prediction(mpi_commands.JobTest):
+    source = "changing.c"
 
     def finished(self, ranks, reports, **settings):
         """What the job wrote to standard error."""
-        command = [str(BUILD / "bin" / "turnout"), "run", f"--report={reports}", "--", self.launcher, "-n", str(ranks),
+        command = [self.turnout, "run", f"--report={reports}", "--", self.launcher, "-n", str(ranks),
                    self.program, "2", "1"]
         done = subprocess.run(command, env={**self.env, **settings}, cwd=self.scratch, text=True, capture_output=True,
                               timeout=LIMIT, check=False)
@@ -100,7 +79,7 @@ class Prediction(unittest.TestCase):
         self.finished(RANKS, "second", TURNOUT_PREDICTION=str(self.scratch / "first"))
         texts = []
         for rank in range(RANKS):
-            done = subprocess.run([BUILD / "bin" / "turnout", "why", str(rank), str((rank - 1) % RANKS), "second"],
+            done = subprocess.run([self.turnout, "why", str(rank), str((rank - 1) % RANKS), "second"],
                                   env=self.env, cwd=self.scratch, text=True, capture_output=True, timeout=LIMIT,
                                   check=True)
             texts.append(re.sub(r"\s+", " ", done.stdout))
@@ -118,5 +97,4 @@ class Prediction(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD, MPI, BIN = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3]).absolute()
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+    mpi_commands.main()

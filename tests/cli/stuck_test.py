@@ -9,21 +9,14 @@ The command is repeated until it explains the hang, up to a generous limit: proc
 
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
 import mpi_commands
 
-BUILD = pathlib.Path()
-MPI = ""
-BIN = pathlib.Path()
-HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 120  # seconds
 LINES = 40  # one screen
 HANGS = 3  # exit code
@@ -34,13 +27,12 @@ class Job:
     def __init__(self, test, way, ranks, settings, *words):
         self.name = f"hang-{way}-{os.getpid()}"  # another run of this test has jobs of its own
         env = dict(test.env, TURNOUT_FABRIC=f"stuck-{os.getpid()}-{way}", TURNOUT_REPORT_JOB=self.name, **settings)
-        more = ["--oversubscribe"] if MPI == "open_mpi" else []
+        more = ["--oversubscribe"] if test.mpi == "open_mpi" else []
         self.errors = test.scratch / "errors"
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
-                [BUILD / "bin" / "turnout", "run", *words, "--", test.launcher, *more, "-n", str(ranks), test.program,
-                 way], env=env, cwd=test.scratch, stdout=subprocess.PIPE, stderr=errors, text=True,
-                start_new_session=True)
+                [test.turnout, "run", *words, "--", test.launcher, *more, "-n", str(ranks), test.program, way], env=env,
+                cwd=test.scratch, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
         self.pids = {}
         test.addCleanup(self.end)
         while len(self.pids) < ranks:
@@ -64,22 +56,11 @@ class Job:
         self.process.wait()
 
 
-class Stuck(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        build = tempfile.TemporaryDirectory(prefix="stuck-test-")
-        cls.addClassCleanup(build.cleanup)
-        cls.launcher = mpi_commands.launcher_of(MPI, BIN)
-        cls.program = mpi_commands.compile_to(pathlib.Path(build.name) / "hang", HERE / "hang.c", MPI, BIN)
-
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory(prefix="stuck-")
-        self.addCleanup(scratch.cleanup)
-        self.scratch = pathlib.Path(scratch.name)
-        self.env = mpi_commands.environment(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name)
+class Stuck(mpi_commands.JobTest):
+    source = "hang.c"
 
     def stuck(self, *words):
-        return subprocess.run([BUILD / "bin" / "turnout", "stuck", *map(str, words)], env=self.env, text=True,
+        return subprocess.run([self.turnout, "stuck", *map(str, words)], env=self.env, text=True,
                               capture_output=True, timeout=LIMIT, check=False)
 
     def explained(self, way, ranks, *patterns, settings=None, prepare=lambda job: None, code=HANGS):
@@ -103,10 +84,10 @@ class Stuck(unittest.TestCase):
         return job, done.stdout
 
     def tag(self, tag):
-        return rf"MPI tag {tag} \({NAME[MPI]}\)"
+        return rf"MPI tag {tag} \({NAME[self.mpi]}\)"
 
     def call(self, name):
-        return rf"{name} \({NAME[MPI]}\)"
+        return rf"{name} \({NAME[self.mpi]}\)"
 
     def test_both_receive_first(self):
         job, _ = self.explained(
@@ -227,5 +208,4 @@ class Stuck(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD, MPI, BIN = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3]).absolute()
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+    mpi_commands.main()

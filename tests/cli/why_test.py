@@ -7,42 +7,22 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
 import statistics
 import subprocess
-import sys
-import tempfile
-import unittest
 
 import mpi_commands
 
-BUILD = pathlib.Path()
-MPI = ""
-BIN = pathlib.Path()
-HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 300  # seconds after which a job counts as hung
 RINGS = ("DC-RDMA", "RC-RDMA", "XRC-RDMA")
 
 
-class Why(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        build = tempfile.TemporaryDirectory(prefix="why-test-")
-        cls.addClassCleanup(build.cleanup)
-        cls.launcher = mpi_commands.launcher_of(MPI, BIN)
-        cls.program = mpi_commands.compile_to(pathlib.Path(build.name) / "changing", HERE / "changing.c", MPI, BIN)
-
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory(prefix="why-")
-        self.addCleanup(scratch.cleanup)
-        self.scratch = pathlib.Path(scratch.name)
-        self.env = mpi_commands.environment(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name,
-                                            TURNOUT_FABRIC=f"why-{os.getpid()}")
+class Why(mpi_commands.JobTest):
+    source = "changing.c"
 
     def job(self, ranks, *words):
-        return [str(BUILD / "bin" / "turnout"), "run", "--report=reports", "--", self.launcher, "-n", str(ranks),
+        return [self.turnout, "run", "--report=reports", "--", self.launcher, "-n", str(ranks),
                 self.program, *map(str, words)]
 
     def finished(self, ranks, *words):
@@ -52,7 +32,7 @@ class Why(unittest.TestCase):
         return done.stdout
 
     def why(self, rank, peer, *words, code=0):
-        done = subprocess.run([BUILD / "bin" / "turnout", "why", str(rank), str(peer), *map(str, words)], env=self.env,
+        done = subprocess.run([self.turnout, "why", str(rank), str(peer), *map(str, words)], env=self.env,
                               cwd=self.scratch, text=True, capture_output=True, timeout=LIMIT, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout if code == 0 else done.stderr
@@ -110,5 +90,4 @@ class Why(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD, MPI, BIN = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3]).absolute()
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+    mpi_commands.main()
