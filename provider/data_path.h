@@ -92,12 +92,19 @@ class DataPath {
   [[nodiscard]] ssize_t start(AtomicRequest& request, const Call& call, Counter* counter) {
     return initiate<&Endpoint::atomic>(request, call, counter);
   }
-  [[nodiscard]] ssize_t start(RecvRequest& request, const Call& call, Counter* counter) {
-    if (const int error = peers.find_source(call.peer, request.peer)) return refuse(error);
-    request.multi = (call.flags & FI_MULTI_RECV) != 0;
-    request.min_free = options_.min_multi_recv();
-    request.report = report_of_receive(call, counter);
-    return answer(core_.recv(request));
+  [[nodiscard, gnu::always_inline]] ssize_t start(RecvRequest& request, const Call& call,
+                                                  Counter* counter) {
+    PeerId peer = kAnyPeer;
+    if (const int error = peers.find_source(call.peer, peer)) return refuse(error);
+    // All of it at once: what is set twice costs a loop of stores beforehand.
+    return answer(core_.recv({.peer = peer,
+                              .buffer = request.buffer,
+                              .tagged = request.tagged,
+                              .multi = (call.flags & FI_MULTI_RECV) != 0,
+                              .min_free = options_.min_multi_recv(),
+                              .tag = request.tag,
+                              .ignore = request.ignore,
+                              .report = report_of_receive(call, counter)}));
   }
   [[nodiscard]] ssize_t start(PeekRequest& request, const Call& call) {
     if (const int error = peers.find_source(call.peer, request.peer)) return refuse(error);
@@ -173,7 +180,9 @@ class DataPath {
  private:
   template <auto kCall, class Request>
   ssize_t initiate(Request& request, const Call& call, Counter* counter) {
-    if (const int error = peers.find(call.peer, request.peer)) return refuse(error);
+    PeerId peer = kAnyPeer;  // the compiler keeps in registers what no function is given
+    if (const int error = peers.find(call.peer, peer)) return refuse(error);
+    request.peer = peer;
     request.inject = (call.flags & FI_INJECT) != 0;
     request.has_remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     if constexpr (requires { request.has_event; }) request.has_event = events_;

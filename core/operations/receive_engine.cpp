@@ -2,6 +2,7 @@
 // Receives messages: stream order of each source, matching, posted receives.
 #include "core/operations/receive_engine.h"
 #include "base/log.h"
+#include "base/read_alone.h"
 
 namespace turnout {
 namespace {
@@ -112,16 +113,19 @@ void ReceiveEngine::drain_reorder_buffer(Peer& peer) {
       free_out_of_order(message);
       continue;
     }
-    if (message.copy) {
-      deliver(peer, parsed.header,
-              Arrival{UnexpectedMessage::Storage::heap, parsed.payload, 0, 0, &message.copy});
-      // Stored messages are accounted by their payload length.
+    const bool copied = message.copy != nullptr;
+    Arrival arrival{.payload = parsed.payload};
+    if (copied) {
+      arrival.storage = UnexpectedMessage::Storage::heap;
+      arrival.heap = &message.copy;
+    } else {
+      arrival.storage = private_receives_.storage_of(message.buffer);
+      arrival.buffer = message.buffer;
+    }
+    deliver(peer, parsed.header, arrival);
+    if (copied) {  // stored messages are accounted by their payload length
       const std::size_t kept = message.copy ? 0 : parsed.header.length;
       context_.account.release(MemoryKind::unexpected, message.length - kept);
-    } else {
-      deliver(peer, parsed.header,
-              Arrival{private_receives_.storage_of(message.buffer), parsed.payload, message.buffer,
-                      0, nullptr});
     }
     if (peer.lost) return;
     i = 0;
@@ -244,7 +248,8 @@ void ReceiveEngine::take_fin(Peer& peer, const wire::Header& header) {
     events_.on_message_counted(peer);
 }
 
-void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
+[[gnu::always_inline]] inline void ReceiveEngine::deliver(Peer& peer, const wire::Header& header,
+                                                          const Arrival& arrival) {
   // Writes that were posted before this message was sent are complete.
   if (peer.state->rx.rtrs_sent > 0) [[unlikely]]
     (void)rtr_.poll_last_bytes(&peer);
@@ -406,8 +411,11 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
     return {Code::invalid,
             fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};
   }
-  receive->match = {request.peer, request.tag, request.ignore, request.tagged};
-  receive->report = request.report;
+  receive->match = {request.peer, read_alone(request.tag), read_alone(request.ignore),
+                    request.tagged};
+  const Report& report = request.report;
+  receive->report = {read_alone(report.queue), read_alone(report.errors),
+                     read_alone(report.counter), read_alone(report.context)};
   receive->multi = request.multi;
   receive->min_free = request.min_free;
   if (peer != nullptr) ++peer->rx.directed_receives;

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/read_alone.h"
 #include "core/endpoint.h"
 #include "core/memory/registration_cache.h"
 #include "core/protocol/matcher.h"
@@ -34,6 +35,12 @@ struct IoVec {
   std::size_t total = 0;
 
   [[nodiscard]] bool set(std::span<const iovec> from) noexcept {
+    if (from.size() == 1) [[likely]] {
+      parts[0] = {read_alone(from[0].iov_base), read_alone(from[0].iov_len)};
+      count = 1;
+      total = from[0].iov_len;
+      return true;
+    }
     if (from.size() > kMaxIov) return false;
     count = static_cast<std::uint32_t>(from.size());
     total = 0;

@@ -150,23 +150,13 @@ class RingReceiver {
   }
   // Returns how many entries became free to be handed back (in order).
   std::uint32_t free(std::uint64_t position) noexcept {
-    if (checked_) [[unlikely]] {
-      wire::Header header;  // it may have been written to since
-      std::memcpy(&header, entry_end(position) - sizeof header, sizeof header);
-      if (fits(header)) overwrite(position, header.length + sizeof header);
-    }
+    if (checked_) [[unlikely]]
+      overwrite_message(position);
     if (position == returned_ && position + 1 == position_) {  // the only one in use
       ++returned_;
       return 1;
     }
-    freed_.set(entry_of(position));
-    std::uint32_t n = 0;
-    while (returned_ < position_ && freed_.test(entry_of(returned_))) {
-      freed_.reset(entry_of(returned_));
-      ++returned_;
-      ++n;
-    }
-    return n;
+    return free_among_others(position);
   }
 
   [[nodiscard]] std::uint64_t address() const noexcept {
@@ -190,6 +180,21 @@ class RingReceiver {
   }
   [[nodiscard]] std::byte* entry_end(std::uint64_t position) const noexcept {
     return memory_.data() + (entry_of(position) + 1) * entry_size_;
+  }
+  [[gnu::noinline]] void overwrite_message(std::uint64_t position) noexcept {
+    wire::Header header;  // it may have been written to since
+    std::memcpy(&header, entry_end(position) - sizeof header, sizeof header);
+    if (fits(header)) overwrite(position, header.length + sizeof header);
+  }
+  [[gnu::noinline]] std::uint32_t free_among_others(std::uint64_t position) noexcept {
+    freed_.set(entry_of(position));
+    std::uint32_t n = 0;
+    while (returned_ < position_ && freed_.test(entry_of(returned_))) {
+      freed_.reset(entry_of(returned_));
+      ++returned_;
+      ++n;
+    }
+    return n;
   }
   // Each byte changes once, from its old value to the message's: bytes with a valid checksum do not
   // change any more.

@@ -132,7 +132,8 @@ class SendQueue {
            static_cast<std::uint32_t>(head_ + records_.size());
   }
   // Signalled now? At least every `every`-th request is, or its records would never retire.
-  bool decide_signal(bool wanted, bool holds_buffer, std::uint32_t every) noexcept {
+  [[gnu::always_inline]] bool decide_signal(bool wanted, bool holds_buffer,
+                                            std::uint32_t every) noexcept {
     if (wanted || ++unsignalled_ >= every || (holds_buffer && buffers_.held >= buffers_.limit)) {
       signalled();
       return true;

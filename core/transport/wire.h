@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/read_alone.h"
 #include "base/status.h"
 #include "core/types/address.h"
 #include "core/types/atomic.h"
@@ -110,11 +111,11 @@ inline void write_header(const Header& header, std::byte* to) noexcept {
   word(0, header.tag);
   word(8, header.data);
   word(16, header.sequence | std::uint64_t{header.index} << 32);
+  const std::uint64_t phase = read_alone(std::uint64_t{header.phase});
   word(24, header.length | std::uint64_t{header.credits} << 16 |
                std::uint64_t{header.ring_credits} << 24 |
                std::uint64_t{static_cast<std::uint8_t>(header.type)} << 32 |
-               std::uint64_t{header.flags} << 40 | std::uint64_t{header.ring} << 48 |
-               std::uint64_t{header.phase} << 56);
+               std::uint64_t{header.flags} << 40 | std::uint64_t{header.ring} << 48 | phase << 56);
 }
 // An eager message with nothing to look up or answer; check_header() would accept it.
 [[nodiscard]] constexpr bool is_plain_eager(const Header& header) noexcept {
