@@ -18,7 +18,7 @@ bool RcPool::reserve_rc() {
   while (!context_.account.reserve(MemoryKind::queue_pairs, context_.rc_bytes,
                                    peer_table_.reserved_headroom(), 1)) {
     if (!resources_.spare_rings.empty()) {
-      resources_.spare_rings.clear();
+      free_spare_rings();
       continue;
     }
     if (resources_.rc_pool.empty()) return false;
@@ -26,6 +26,18 @@ bool RcPool::reserve_rc() {
     resources_.rc_pool.pop_back();
   }
   return true;
+}
+
+// Deregistering them takes the program's processor as long as registering them did. Jobs of rings
+// run before those of queue pairs, which may have the room now.
+void RcPool::free_spare_rings() {
+  for (std::unique_ptr<RingReceiver>& ring : resources_.spare_rings) {
+    ring->give_back();
+    auto job = std::make_unique<RingJob>();
+    job->ring = std::move(ring);
+    start(std::move(job));
+  }
+  resources_.spare_rings.clear();
 }
 
 void RcPool::free_idle() {

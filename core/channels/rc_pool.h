@@ -61,6 +61,8 @@ class RcPool : MessagingUser {
   }
 
  private:
+  void free_spare_rings();
+
   std::vector<std::uint32_t> free_queue_ids_;
   std::vector<std::uint8_t> queue_epochs_;  // first epoch of the next queue pair with an id
   std::uint32_t active_rc_ = 0;

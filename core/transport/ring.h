@@ -100,6 +100,8 @@ class RingReceiver {
   }
   // Its memory is deregistered; any thread. What is reserved stays so.
   void deregister() noexcept { memory_ = {}; }
+  // Its room is another's, which is made after it was deregistered. Only the endpoint's thread.
+  void give_back() noexcept { reservation_ = {}; }
 
   // Messages carry checksums from the first on. For a ring that no request has named yet.
   void check() noexcept {
