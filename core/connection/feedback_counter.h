@@ -81,13 +81,13 @@ class FeedbackCounter {
   }
 
   // A message to `peer` was posted. One over RC counts as if it had gone over the peer's initiator,
-  // so that the feedback says what going back would cost.
+  // so that the feedback says what going back would cost. An initiator's first target is no switch:
+  // it says nothing about those that follow.
   void count(SentCount& to, PeerId peer, std::size_t initiator) noexcept {
     ++to.sent;
     ++sent_;
-    PeerId& target = targets_[initiator];
-    if (target == peer || !switches_) return;
-    target = peer;
+    const PeerId before = std::exchange(targets_[initiator], peer);
+    if (before == peer || before == kAnyPeer || !switches_) return;
     ++to.switched;
     ++switched_;
   }
