@@ -64,12 +64,23 @@ bool TurnoutSelector::needs_too_much() const {
   return needed > input_.limits.bytes_available || queue_pairs > input_.limits.max_active_rc;
 }
 
+// A young ring is worth what its use says. What a queue pair in its place would add is of the
+// messages that came, as for sources without a ring: they compete for room.
 Share TurnoutSelector::share(const SourceView& s) const {
+  const auto messages = static_cast<double>(s.messages);
+  const Share counted = share(s, messages, waits_);
+  if (s.expected <= messages) return counted;
+  const double waits = lead_ > 0 ? s.expected_first * waits_ / lead_ : s.expected_first;
+  Share out = share(s, s.expected, waits);
+  if (rc_exists(s)) return out;
+  out.rc = out.dc + counted.rc - counted.dc;
+  out.rc_waited = out.dc_waited + counted.rc_waited - counted.dc_waited;
+  out.rc_busy = out.dc_busy + counted.rc_busy - counted.dc_busy;
+  return out;
+}
+
+Share TurnoutSelector::share(const SourceView& s, double n, double waits) const {
   const DeviceCosts& c = costs_;
-  const double n = counted(s);
-  const bool young = n > static_cast<double>(s.messages);
-  double waits = waits_;
-  if (young) waits = lead_ > 0 ? s.expected_first * waits_ / lead_ : s.expected_first;
   const double busy_sender = std::clamp<double>(s.feedback.busy, 0, 1);
   const double busy_receiver = this->busy_receiver();
   const double busy = std::max(busy_sender, busy_receiver);

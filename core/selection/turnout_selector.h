@@ -46,6 +46,8 @@ class TurnoutSelector : ChannelMaps {
     return std::max(static_cast<double>(s.messages), s.expected);
   }
   [[nodiscard]] Share share(const SourceView& s) const;
+  // Of so many messages, beside so many waits for any.
+  [[nodiscard]] Share share(const SourceView& s, double n, double waits) const;
   [[nodiscard]] static double worth(const Share& v, ChannelKind kind) {
     return kind == ChannelKind::rc_rdma ? v.rc : kind == ChannelKind::dc_rdma ? v.dc : 0;
   }
