@@ -129,8 +129,8 @@ class Direction {
   std::string sender() const {
     const selection::SenderFeedback& f = selection_->source().feedback;
     std::string out = fmt::format(
-        "{} spends {} of its time on messages, {} {}; {} of its messages here switched a DCI; {} "
-        "RC queue pair{} at its adapter",
+        "{} spends {} of its time on messages; {} did not wait for {} of those that came; {} "
+        "of its messages here switched a DCI; {} RC queue pair{} at its adapter",
         from_, percent_text(static_cast<double>(f.busy)), to_,
         percent_text(selection_->report().busy), percent_text(static_cast<double>(f.switched)),
         f.active_rc, f.active_rc == 1 ? "" : "s");

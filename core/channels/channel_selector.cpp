@@ -141,7 +141,6 @@ void ChannelSelector::decide(Nanoseconds now, bool at_message) {
   if (context_.traits.uses_feedback) {
     terms.costs = context_.costs;
     terms.ring_entries = input.costs.ring_entries;
-    terms.busy = context_.feedback.busy();
     terms.repaid = outcomes_.repaid();
     terms.sending_rc = static_cast<std::uint32_t>(xrc_nodes_.xrc_connections().size());
     for (Peer& peer : peer_table_.peers()) {
@@ -207,6 +206,7 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
                     line.gain_per_message);
   }
   latest_.messages = std::max(selected.messages, counted);
+  if (context_.traits.uses_feedback) latest_.terms.busy = selected.busy;
 }
 
 // A ring over DC serves until the queue pair is ready, and is kept.

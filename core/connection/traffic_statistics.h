@@ -29,16 +29,25 @@ class TrafficStatistics {
   // What makes another store than selection::make_statistics(); outlives it.
   void use(const StatisticsFactory* factory) noexcept { factory_ = factory; }
 
+  // A round of progress found nothing.
+  void found_nothing() noexcept { idle_ = true; }
+  // A message came. It was waited for if a round found nothing since the one before it; rounds that
+  // find completions only, of what the program sent before it waited, say neither.
+  void count_arrival() noexcept {
+    waits_ += idle_;
+    idle_ = false;
+  }
   // Keeps the counts of an interval in which `sources` peers sent. `count_all` calls what it is
   // given with (PeerId, messages, whether the peer has a ring) for each of them. False: not kept.
   template <class CountAll>
   [[nodiscard]] bool keep(const selection::TimeWindow& interval, std::size_t sources,
                           CountAll&& count_all) {
+    const std::uint64_t waits = std::exchange(waits_, 0);
     if (sources == 0 || !begin(interval, sources)) return false;
     count_all([this](PeerId peer, std::uint64_t messages, bool has_ring) {
       statistics_->count(peer, messages, has_ring);
     });
-    return end();
+    return end(waits);
   }
 
   // Null: nothing was kept yet.
@@ -71,8 +80,8 @@ class TrafficStatistics {
     }
     return true;
   }
-  [[nodiscard]] bool end() {
-    statistics_->end_interval();
+  [[nodiscard]] bool end(std::uint64_t waits) {
+    statistics_->end_interval(waits);
     account_.release(MemoryKind::decisions, meanwhile_ + index_bytes_);
     account_.release(MemoryKind::statistics, bytes_);
     bytes_ = statistics_->bytes();
@@ -84,6 +93,8 @@ class TrafficStatistics {
   MemoryAccount& account_;
   const StatisticsFactory* factory_ = nullptr;
   std::unique_ptr<selection::Statistics> statistics_;
+  std::uint64_t waits_ = 0;        // messages that were waited for, in this interval
+  bool idle_ = false;              // a round found nothing since the latest message
   std::uint64_t bytes_ = 0;        // reserved for the counts,
   std::uint64_t index_bytes_ = 0;  // for finding them,
   std::uint64_t meanwhile_ = 0;    // and for what counting may need until it has ended

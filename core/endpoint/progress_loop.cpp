@@ -28,6 +28,7 @@ bool ProgressLoop::progress_now() {
     context_.ticks = 0;
     tick();
   }
+  if (!moved) context_.statistics.found_nothing();
   context_.in_progress = false;
   return moved;
 }

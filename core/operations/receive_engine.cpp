@@ -222,6 +222,7 @@ void ReceiveEngine::take_fin(Peer& peer, const wire::Header& header) {
                                                                 const wire::Header& header,
                                                                 std::uint64_t total) {
   ++context_.delivered;
+  context_.statistics.count_arrival();
   ++peer.rx.window;
   peer.rx.carried.count(total);
   peer.rx.last_data = header.data;

@@ -56,7 +56,13 @@ struct WindowCounts {
   TimeWindow window;                 // what is answered: the borders nearest to what was asked
   std::uint64_t messages = 0;        // from all sources, listed or not
   std::uint64_t missing = 0;         // no source's count is too small by more than this
+  std::uint64_t waits = 0;           // of them, those that we waited for; forget() leaves the part
   std::vector<SourceCount> sources;  // by peer; only counts above 0
+  // The part of the messages that nobody waited for.
+  [[nodiscard]] double busy() const {
+    if (messages == 0) return 0;
+    return 1 - std::min(1.0, static_cast<double>(waits) / static_cast<double>(messages));
+  }
   // 0 if not listed
   [[nodiscard]] std::uint64_t of(std::uint32_t peer) const {
     const auto at = std::ranges::lower_bound(sources, peer, {}, &SourceCount::peer);
@@ -73,10 +79,10 @@ class Statistics {
   Statistics& operator=(const Statistics&) = delete;
 
   // One interval: begin, each source at most once, end. O(log k) a source. An interval without
-  // messages may be handed over or left out.
+  // messages may be handed over or left out. `waits`: as in WindowCounts.
   [[nodiscard]] virtual Status begin_interval(TimeWindow interval) = 0;
   virtual void count(std::uint32_t peer, std::uint64_t messages, bool has_ring) = 0;
-  virtual void end_interval() = 0;
+  virtual void end_interval(std::uint64_t waits) = 0;
 
   // Borders move to the nearest ones there are; at least one slot is in the answer. Empty with
   // window {0, 0} before the first interval. The answer is the caller's memory: 16 bytes a source.

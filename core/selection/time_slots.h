@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "core/selection/statistics.h"
@@ -31,7 +32,7 @@ class TimeSlots final : public Statistics {
 
   [[nodiscard]] Status begin_interval(TimeWindow interval) override {
     if (Status status = check_interval(interval, newest_); !status.ok()) return status;
-    if (open_) end_interval();
+    if (open_) end_interval(0);
     slots_.emplace_back().window = interval;
     open_ = true;
     return {};
@@ -39,7 +40,7 @@ class TimeSlots final : public Statistics {
   void count(std::uint32_t peer, std::uint64_t messages, bool has_ring) override {
     if (!open_ || messages == 0) return;
     Slot& slot = slots_.back();
-    slot.messages += messages;
+    slot.add(messages);
     if (peer > kMaxPeer) {
       slot.missing = std::max(slot.missing, messages);
       return;
@@ -63,10 +64,11 @@ class TimeSlots final : public Statistics {
     }
     slot.missing = std::max(slot.missing, lost);
   }
-  void end_interval() override {
+  void end_interval(std::uint64_t waits) override {
     if (!open_) return;
     open_ = false;
     Slot& slot = slots_.back();
+    slot.set_waits(static_cast<double>(waits));
     std::sort(slot.entries.begin(), slot.entries.end());
     slot.entries.shrink_to_fit();
     newest_ = slot.window;
@@ -94,7 +96,7 @@ class TimeSlots final : public Statistics {
                                          [peer](Entry e) { return peer_of(e) == peer; })
                           : std::lower_bound(entries.begin(), entries.end(), entry(peer, 0, false));
       if (at == entries.end() || peer_of(*at) != peer) continue;
-      slot.messages -= messages_of(*at);
+      slot.messages = (slot.messages - messages_of(*at)) & Slot::kMostMessages;
       entries.erase(at);
       if (heap) std::make_heap(entries.begin(), entries.end(), before);
     }
@@ -157,8 +159,20 @@ class TimeSlots final : public Statistics {
   static constexpr double kPastHarm = 1.0 / 8;
 
   struct Slot {
+    static constexpr double kWhole = (1 << 16) - 1;
+    static constexpr std::uint64_t kMostMessages = (std::uint64_t{1} << 48) - 1;
+    void add(std::uint64_t more) { messages = (messages + more) & kMostMessages; }
+    [[nodiscard]] double waits() const {
+      return static_cast<double>(messages) * static_cast<double>(waited) / kWhole;
+    }
+    void set_waits(double waits) {
+      const double part = messages > 0 ? waits / static_cast<double>(messages) : 0;
+      waited = static_cast<std::uint16_t>(std::lround(std::min(part, 1.0) * kWhole));
+    }
+
     TimeWindow window;
-    std::uint64_t messages = 0;
+    std::uint64_t messages : 48 = 0;
+    std::uint64_t waited : 16 = 0;  // the part of the messages that we waited for, in 1/kWhole
     std::uint64_t missing = 0;
     std::vector<Entry> entries;  // by peer; while its interval is open: a heap, least rank first
   };
@@ -178,13 +192,16 @@ class TimeSlots final : public Statistics {
     };
     std::vector<Cursor> cursors;
     std::size_t longest = 0;
+    double waits = 0;
     for (std::size_t i = first; i <= last; ++i) {
       const Slot& slot = slots_[i];
       result.messages += slot.messages;
+      waits += slot.waits();
       result.missing += slot.missing;
       cursors.push_back({slot.entries.data(), slot.entries.data() + slot.entries.size()});
       longest = std::max(longest, slot.entries.size());
     }
+    result.waits = static_cast<std::uint64_t>(std::llround(waits));
     result.sources.reserve(longest);
     for (;;) {
       std::erase_if(cursors, [](const Cursor& c) { return c.at == c.end; });
@@ -222,7 +239,9 @@ class TimeSlots final : public Statistics {
     Slot& older = slots_[i];
     Slot& newer = slots_[i + 1];
     older.window.end = newer.window.end;
-    older.messages += newer.messages;
+    const double waits = older.waits() + newer.waits();
+    older.add(newer.messages);
+    older.set_waits(waits);
     older.missing += newer.missing;
     std::uint64_t lost = 0;
     std::vector<Entry> both;

@@ -42,7 +42,7 @@ TurnoutSelector::TurnoutSelector(const TurnoutInput& input)
     all_messages_ += static_cast<double>(s.messages);
   }
   if (input.messages > 0) all_messages_ = static_cast<double>(input.messages);
-  waits_ = std::max(lead_, (1 - busy_receiver()) * all_messages_);
+  waits_ = (1 - busy_receiver()) * all_messages_;
   choose_sources();
   shares_.reserve(sources_.size());
   for (const SourceView& s : sources_) shares_.push_back(share(s));
@@ -90,7 +90,7 @@ Share TurnoutSelector::share(const SourceView& s, double n, double waits) const 
   const double post_dc =
       c.sender_post_dc.value + switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value);
   const double credit = c.receiver_credit.value / std::max(input_.terms.ring_entries, 1u);
-  const double polls = poll_share({.poll = c.receiver_poll.value}, waits);
+  const double polls = waits * c.receiver_poll.value;
   // A busy receiver's part of the credits is in what a message takes it.
   const double ring = n * (1 - busy_receiver) * credit + (n > 0 ? polls : silent_share(polls));
   Share out;
@@ -203,7 +203,7 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
       const double n = expected * messages(i), waits = expected * waits_;
       base += sign * n * (1 - busy);
       (rc ? r : d) += sign * n * (1 - busy);
-      polls += sign * (n > 0 ? waits / 2 : silent_share(waits / 2));
+      polls += sign * (n > 0 ? waits : silent_share(waits));
       busy_base += sign * n * busy_receiver;
       (rc ? busy_rc : busy_dc) += sign * n * busy_receiver;
       credits += sign * n * (1 - busy_receiver) / std::max(input_.terms.ring_entries, 1u);

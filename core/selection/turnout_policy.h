@@ -6,20 +6,20 @@
 // latency L that a DCI switch adds. Only a program that waits saves a latency; one that does
 // nothing but send or receive saves processor time. With b the busier of the two ends' shares of
 // time spent on messages, b_s the sender's, and s the part of its messages to us that switched a
-// DCI:
+// DCI (b_r, the receiver's, is counted: the part of its messages that it did not wait for):
 //
 //   over DC-RDMA:  (1 - b) d
 //   over RC-RDMA:  (1 - b) (r + s L) + b_s (post over DC - post over RC)
 //
 // Posting over DC costs what s says. Credits are taken off a ring's saving, c/s_ring a message.
 //
-// What a channel costs (docs/decisions/009-policy-turnout.md). A ring is polled, m p/2: m
-// is how often a message is waited for, each of (1 - b) of them or, as in AQPS, n_1 times, the
-// largest count of all sources, if that is more. A queue pair is made beside the program
-// (core/time/background.h): made in a time t it serves the part f = w / (w + t) of what comes after
-// a window of length w; until then a ring over DC saves d, if anything. What a set-up gains is
-// expected with the probability that the latest ones had; no more are asked for than fit into a
-// window, and half of our own room is left for what others ask of us. One more may push the
+// What a channel costs (docs/decisions/009-policy-turnout.md). A ring is polled, m p: m is how
+// often we waited for a message, of any source, and a round of progress polls all rings, half of
+// them before it finds the message, half before the program goes on. A queue pair is made beside
+// the program (core/time/background.h): made in a time t it serves the part f = w / (w + t) of what
+// comes after a window of length w; until then a ring over DC saves d, if anything. What a set-up
+// gains is expected with the probability that the latest ones had; no more are asked for than fit
+// into a window, and half of our own room is left for what others ask of us. One more may push the
 // contexts of others out of the adapter, ours or the sender's: with k active ones, level e and loss
 // x, every operation over RC pays x max(0, 1 - e/k), for each of two levels. That, the ring limit
 // and the bytes bound their number; there is no h.
@@ -53,7 +53,7 @@ namespace turnout::selection {
 struct TurnoutTerms {
   DeviceCosts costs;
   std::uint32_t ring_entries = 16;
-  double busy = 0;               // share of our time spent on messages, 0 to 1
+  double busy = 0;               // the part of our messages that we did not wait for, 0 to 1
   double repaid = 1;             // share of latest set-ups that saved what they cost, 0 to 1
   std::uint32_t under_way = 0;   // queue pairs being made that `sources` do not tell of
   std::uint32_t sending_rc = 0;  // our queue pairs that no source of ours uses

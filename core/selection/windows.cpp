@@ -14,6 +14,7 @@ namespace {
 struct Evaluation {
   Plan plan;
   WindowGain gain;
+  double busy = 0;
 };
 
 bool is_bystander(const SourceView& source, ChannelKind default_channel) {
@@ -42,12 +43,16 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
     if (!is_bystander(source, input.default_channel)) sources.push_back(source);
   }
   Evaluation result;
-  result.plan =
-      input.turnout != nullptr
-          ? select_turnout({sources, *input.turnout, input.limits, counts.messages,
-                            input.default_channel, static_cast<double>(counts.window.length())})
-          : select_aqps({sources, input.costs, input.limits, gain_threshold, counts.messages,
-                         input.default_channel});
+  if (input.turnout != nullptr) {
+    TurnoutTerms terms = *input.turnout;
+    terms.busy = result.busy = counts.busy();
+    result.plan =
+        select_turnout({sources, terms, input.limits, counts.messages, input.default_channel,
+                        static_cast<double>(counts.window.length())});
+  } else {
+    result.plan = select_aqps({sources, input.costs, input.limits, gain_threshold, counts.messages,
+                               input.default_channel});
+  }
   result.gain = {counts.window, counts.messages, result.plan.gain_current, result.plan.gain_best,
                  0};
   if (counts.messages > 0) {
@@ -94,6 +99,7 @@ WindowSelection select_in_windows(const Statistics& statistics, const WindowStat
   const auto take = [&](Evaluation&& from) {
     result.window = from.gain.window;
     result.messages = from.gain.messages;
+    result.busy = from.busy;
     result.plan = std::move(from.plan);
     add_bystanders(input, &result.plan);
   };

@@ -46,7 +46,8 @@ struct WindowInput {
   Limits limits;
   double gain_threshold = 25;                              // gamma, ns per message
   ChannelKind default_channel = ChannelKind::dc_sendrecv;  // as in Input
-  // Set: select_turnout decides, by these and not by costs and gain_threshold.
+  // Set: select_turnout decides, by these and not by costs and gain_threshold; how busy we are, the
+  // window says.
   const TurnoutTerms* turnout = nullptr;
   // A source's account is full (channel_selector.h): what came lately may pay for better channels.
   // What those that exist are worth takes a longer look, so they stay.
@@ -65,6 +66,7 @@ struct WindowSelection {
   Plan plan;          // of the window chosen; of the better one, without changes, if none was
   TimeWindow window;  // that the plan's counts are of
   std::uint64_t messages = 0;  // received in it, from all sources
+  double busy = 0;             // TurnoutTerms::busy of it
   WindowChoice chosen = WindowChoice::none;
   WindowState next;
   WindowGain extended, shrunk;

@@ -28,7 +28,7 @@ PaperTable::PaperTable(std::uint32_t sigma, std::size_t max_bytes)
 
 Status PaperTable::begin_interval(TimeWindow interval) {
   if (Status status = check_interval(interval, newest_); !status.ok()) return status;
-  if (open_) end_interval();
+  if (open_) end_interval(0);
   const std::size_t at = begun_++ % sigma_;
   intervals_[at] = {interval, 0, 0};
   for (auto& [peer, row] : rows_) row[at] = 0;
@@ -52,7 +52,7 @@ void PaperTable::count(std::uint32_t peer, std::uint64_t messages, bool) {
   row->second[at] = messages;
 }
 
-void PaperTable::end_interval() {
+void PaperTable::end_interval(std::uint64_t) {
   if (!open_) return;
   newest_ = intervals_[(begun_ - 1) % sigma_].window;
   open_ = false;

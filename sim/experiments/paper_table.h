@@ -24,7 +24,7 @@ class PaperTable final : public selection::Statistics {
 
   [[nodiscard]] Status begin_interval(selection::TimeWindow interval) override;
   void count(std::uint32_t peer, std::uint64_t messages, bool has_ring) override;
-  void end_interval() override;
+  void end_interval(std::uint64_t waits) override;
   [[nodiscard]] selection::WindowCounts counts(selection::TimeWindow asked) const override;
   [[nodiscard]] std::optional<selection::TimeWindow> newest() const override { return newest_; }
   void keep_border(selection::Time) override {}  // nothing is merged

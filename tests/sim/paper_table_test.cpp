@@ -15,7 +15,7 @@ void keep(selection::Statistics& table, selection::Time begin, std::uint32_t sou
           std::uint64_t messages = 1) {
   ASSERT_TRUE(table.begin_interval({begin, begin + 1}).ok());
   for (std::uint32_t peer = 0; peer < sources; ++peer) table.count(peer, messages, false);
-  table.end_interval();
+  table.end_interval(0);
 }
 
 TEST(PaperTable, NothingYet) {

@@ -17,7 +17,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0x5456a03eec041ed4;
+constexpr std::uint64_t kHashOfTen = 0x6c4a419d62474c1a;
 
 // Of the first seeds, all of which hold; the counts of all.
 template <class Play>

@@ -51,7 +51,7 @@ Result<Outcome> play(const Options& options, const Program& program) {
     const auto statistics = options.make_statistics(o.budget << 10).value();
     EXPECT_TRUE(statistics->begin_interval({0, 1}).ok());
     for (std::uint32_t peer = 0; peer < options.ranks; ++peer) statistics->count(peer, 1, false);
-    statistics->end_interval();
+    statistics->end_interval(0);
     table = statistics->bytes();
   }
   report.memory = {{"queue pairs", 0, 1024 * pairs},

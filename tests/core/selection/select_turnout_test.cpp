@@ -47,12 +47,9 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
     }
     return sum;
   };
-  double lead = 0, all = 0, active = w.terms.sending_rc, operations = 0, total = 0;
-  for (const SourceView& s : w.sources) {
-    lead = std::max(lead, static_cast<double>(s.messages));
-    all += static_cast<double>(s.messages);
-  }
-  const double waits = std::max(lead, (1 - w.terms.busy) * all);
+  double all = 0, active = w.terms.sending_rc, operations = 0, total = 0;
+  for (const SourceView& s : w.sources) all += static_cast<double>(s.messages);
+  const double waits = (1 - w.terms.busy) * all;
   for (std::size_t i = 0; i < map.size(); ++i) {
     const SourceView& s = w.sources[i];
     if (!oracle::ring(map[i])) continue;
@@ -63,7 +60,7 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
              (c.receiver_busy_dc_sendrecv.value -
               (map[i] == ChannelKind::dc_rdma ? c.receiver_busy_dc_rdma : c.receiver_busy_rc_rdma)
                   .value);
-    total -= waits * c.receiver_poll.value / 2 / (s.messages == 0 ? kSilentRounds : 1);
+    total -= waits * c.receiver_poll.value / (s.messages == 0 ? kSilentRounds : 1);
     const double base = c.receiver_dc_sendrecv.value;
     if (map[i] == ChannelKind::dc_rdma) {
       total += n * (1 - busy) * (base - c.receiver_dc_rdma.value);
@@ -344,6 +341,7 @@ TEST(SelectTurnout, QueuePairsAreMadeOneByOne) {
 TEST(SelectTurnout, HalfOfTheMemoryIsLeftForWhatOthersAskFor) {
   TurnoutWorld w;
   w.add(10, 1'000'000);
+  w.terms.costs.receiver_poll = {5, 0.25};
   w.limits.dc_rdma_available = false;
   const std::uint64_t each = w.limits.bytes_per_ring + w.limits.bytes_per_rc;
   w.limits.bytes_available = 6 * each;
@@ -388,6 +386,7 @@ TEST(SelectTurnout, ConnectionsToOurNodeAreMadeWhereQueuePairsDoNotFit) {
   };
   TurnoutWorld w;
   w.add(8, 100'000, {0, 1, 0, 16});
+  w.terms.costs.receiver_poll = {5, 0.25};
   w.limits.bytes_per_target = 4096;
   Plan plan = select_turnout(w.input());
   ASSERT_EQ(count(plan, ChannelKind::rc_rdma), 8u);

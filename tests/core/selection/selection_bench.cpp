@@ -94,7 +94,7 @@ void windows() {
     if (!statistics->begin_interval({now, now + 1}).ok()) return;
     ++now;
     for (std::uint32_t i = 0; i < kSources; ++i) statistics->count(i, 1 + random() % 10'000, false);
-    statistics->end_interval();
+    statistics->end_interval(0);
   });
   WindowInput input;
   input.sources = sources;

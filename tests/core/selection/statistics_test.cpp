@@ -52,7 +52,7 @@ class Exact {
 void hand_over(Statistics* statistics, const Interval& interval, std::uint32_t ring_below = 0) {
   ASSERT_TRUE(statistics->begin_interval(interval.window).ok());
   for (const auto& [peer, n] : interval.counts) statistics->count(peer, n, peer < ring_below);
-  statistics->end_interval();
+  statistics->end_interval(0);
 }
 
 std::uint64_t total(const std::map<std::uint32_t, std::uint64_t>& counts) {
@@ -95,7 +95,7 @@ TEST(Statistics, RefusesWhatMakesNoSense) {
   const auto statistics = made();
   EXPECT_FALSE(statistics->begin_interval({5, 5}).ok());
   ASSERT_TRUE(statistics->begin_interval({0, 10}).ok());
-  statistics->end_interval();
+  statistics->end_interval(0);
   EXPECT_EQ(statistics->begin_interval({9, 20}).code(), Code::invalid);
   EXPECT_TRUE(statistics->begin_interval({15, 20}).ok()) << "a gap is allowed";
 }
@@ -166,7 +166,7 @@ TEST(Statistics, SlotsKeepTheirBoundsOnRandomJobs) {
         statistics->count(peer, n, peer % 5 == 0);
         most = std::max(most, statistics->bytes());
       }
-      statistics->end_interval();
+      statistics->end_interval(0);
       ASSERT_LE(std::max(most, statistics->bytes()), allowed);
       const Time now = interval.window.end;
       if (random() % 30 == 0) {
@@ -287,7 +287,7 @@ TEST(Statistics, HugeCountsAreBoundedByMissing) {
   }
   ASSERT_TRUE(statistics->begin_interval({60, 61}).ok());
   statistics->count(Statistics::kMaxPeer + 1, 1000, false);
-  statistics->end_interval();
+  statistics->end_interval(0);
   const WindowCounts counts = statistics->counts({0, 61});
   EXPECT_EQ(counts.messages, 60 * (kHuge + 5) + 1000);
   EXPECT_GE(counts.of(1) + counts.missing, 60 * kHuge);
@@ -306,7 +306,7 @@ TEST(Statistics, StayBelow64KilobytesWith65536Sources) {
       statistics->count(peer, 1 + random() % 10'000, peer % 7 == 0);
       if (peer % 64 == 0) most = std::max(most, statistics->bytes());
     }
-    statistics->end_interval();
+    statistics->end_interval(0);
     most = std::max(most, statistics->bytes());
   }
   EXPECT_LT(most, 64'000u);
@@ -321,4 +321,24 @@ TEST(Statistics, FewSourcesTakeLittle) {
 }
 
 }  // namespace
+// As a part of each slot's messages, to 16 bits, also when slots are merged.
+TEST(Statistics, KeepsHowManyMessagesWereWaitedFor) {
+  const auto statistics = made(4096);
+  EXPECT_EQ(statistics->counts({0, 1}).busy(), 0);
+  for (Time t = 0; t < 100; ++t) {
+    ASSERT_TRUE(statistics->begin_interval({t, t + 1}).ok());
+    statistics->count(1, 1000, false);
+    statistics->end_interval(t % 2 == 0 ? 1000 : 0);
+  }
+  const WindowCounts all = statistics->counts({0, 100});
+  EXPECT_EQ(all.messages, 100'000u);
+  EXPECT_NEAR(static_cast<double>(all.waits), 50'000, 5);
+  EXPECT_NEAR(all.busy(), 0.5, 1e-4);
+  EXPECT_NEAR(statistics->counts({99, 100}).busy(), 1, 1e-4);
+  // A message that no source was counted for is no wait.
+  ASSERT_TRUE(statistics->begin_interval({100, 101}).ok());
+  statistics->end_interval(5);
+  EXPECT_EQ(statistics->counts({100, 101}).waits, 0u);
+}
+
 }  // namespace turnout::selection

@@ -38,11 +38,13 @@ struct Process {
   WindowSelection step(const Counts& counts) {
     EXPECT_TRUE(statistics->begin_interval({now, now + kSecond}).ok());
     now += kSecond;
+    std::uint64_t all = 0;
     for (const auto& [peer, n] : counts) {
       peers[peer].peer = peer;
       statistics->count(peer, n, oracle::ring(peers[peer].current));
+      all += n;
     }
-    statistics->end_interval();
+    statistics->end_interval(all);
     const auto sources = views();
     input.sources = sources;
     WindowSelection selection = select_in_windows(*statistics, state, input);
