@@ -40,7 +40,7 @@ options_of() {
   case $1 in
     aqps-onetoall | aqps-alltoone | aqps-repeat) echo "--profile connect-ib-aqps" ;;
     aqps-memory) echo "--profile connect-ib --sizes 8,16,32,64,128,256,512,1024" ;;
-    clairvoyant) echo "--profile connect-ib --sizes 8,16" ;;
+    clairvoyant) echo "--profile connect-ib --sizes 8,16,64,256" ;;
     eager) echo "--profile connect-ib --sizes 16,64,256" ;;
     policies) echo "--profile connect-ib --sizes 64,1024" ;;
     rendezvous) echo "--profile connectx-3" ;;
