@@ -10,15 +10,15 @@ TEST(FeedbackCounter, AMessageToAnotherTargetSwitches) {
   FeedbackCounter counter;
   counter.configure(2, true);
   SentCount a, b, c;
-  counter.count(a, 1, 0);  // the first has to
+  counter.count(a, 1, 0);  // the initiator's first
   counter.count(a, 1, 0);
   counter.count(b, 2, 0);
   counter.count(a, 1, 0);
   counter.count(c, 3, 1);  // over another DCI
   counter.count(a, 1, 0);
   EXPECT_EQ(a.sent, 4u);
-  EXPECT_EQ(a.switched, 2u);
-  EXPECT_EQ(FeedbackCounter::take_switched(a), 500u);
+  EXPECT_EQ(a.switched, 1u);
+  EXPECT_EQ(FeedbackCounter::take_switched(a), 250u);
   EXPECT_EQ(FeedbackCounter::take_switched(b), 1000u);
   EXPECT_EQ(FeedbackCounter::take_switched(b), 0u) << "of no message";
   EXPECT_EQ(a.sent, 0u);
