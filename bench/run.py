@@ -25,6 +25,7 @@ import types
 
 import commit
 import contenders
+import cores
 import run_collectives
 import run_start
 
@@ -102,8 +103,9 @@ def size_name(size):
 
 
 def latency(args):
-    """Of each level, the rounds: by contender, latency and rate by size."""
+    """Of each level, the rounds: by contender, latency and rate by size; and a sentence about the cores."""
     levels = {"libfabric": [], "MPI": []}
+    pair = cores.Cores(args.build)
     with tempfile.TemporaryDirectory(prefix="turnout-bench-") as folder:
         program = compile_mpi_program(args, pathlib.Path(folder))
         measured = {"libfabric": (libfabric_level, contenders.LIBFABRIC),
@@ -114,15 +116,16 @@ def latency(args):
                 levels[level].append({})
                 for contender in contenders.in_turn(list(all_of), r):
                     number += 1
+                    pair.look()
                     levels[level][-1][contender] = found = measure(args, contender, number)
                     first = args.size[0]
                     print(f"round {r + 1}/{args.rounds} {level:9} {contender:8} {size_name(first)}: one way "
                           f"{found['latency'][first]:.0f} ns, a message {found['rate'][first]:.0f} ns", flush=True)
-    return levels
+    return levels, pair.text()
 
 
 def latency_text(args):
-    levels = latency(args)
+    levels, distance = latency(args)
 
     def of(level, kind):
         rounds = [{c: found[kind] for c, found in r.items()} for r in levels[level]]
@@ -132,6 +135,7 @@ def latency_text(args):
 `bench/mpi_pingpong.c`: MPI_Send and MPI_Recv, half of a round trip; and windows of 64 MPI_Isend, the time of a message.
 `best` is the lowest of shm, UCX shm and MPICH's own in each round. Over the providers of libfabric and over UCX MPICH's
 own shared memory is off (`MPIR_CVAR_NOLOCAL=1`).
+{distance}
 
 Latency:
 

@@ -6,6 +6,6 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:?usage: bench/run.sh BUILD_DIR [options of bench/run.py]}
 shift
-cmake --build "$build" --target fi_pingpong
+cmake --build "$build" --target fi_pingpong hca_baseline
 python=${VENV:-$root/.venv}/bin/python
 exec "$python" "$root/bench/run.py" "$build" "$@"
