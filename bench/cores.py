@@ -2,7 +2,7 @@
 """How far two cores are from each other: in a virtual machine that changes, and with it all times between them.
 
 A hypervisor runs two cores of a guest on threads of one core, on neighbours, or on two processors, and moves them at
-any time. A cache line then takes 25, 90 or 250 ns from one to the other.
+any time. A cache line then takes several times as long from one to the other.
 """
 
 import json
