@@ -39,26 +39,31 @@ def environment(*other_prefixes, **settings):
 class JobTest(unittest.TestCase):
     """Tests of jobs of one MPI program: `launcher` and `program`; for each test an empty folder, `scratch`, and `env`.
 
-    source: the program's file in this folder. main() sets `turnout`, the command, and `mpi`, its name.
+    source: the program's file, from this folder. main() sets `turnout`, the command, and `mpi`, its name. `without` and
+    `settings` are for environment().
     """
 
     turnout, mpi, bin, source = "", "", pathlib.Path(), ""
+    without, settings = (), {}
 
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix=f"{cls.__name__.lower()}-test-")
         cls.addClassCleanup(folder.cleanup)
         cls.launcher = launcher_of(cls.mpi, cls.bin)
-        cls.program = compile_to(pathlib.Path(folder.name) / cls.source.removesuffix(".c"), HERE / cls.source, cls.mpi,
+        cls.program = compile_to(pathlib.Path(folder.name) / pathlib.Path(cls.source).stem, HERE / cls.source, cls.mpi,
                                  cls.bin)
 
+    @classmethod
+    def environment_in(cls, folder):
+        return environment(*cls.without, TMPDIR=folder, XDG_RUNTIME_DIR=folder,
+                           TURNOUT_FABRIC=f"{cls.__name__.lower()}-{os.getpid()}", **cls.settings)
+
     def setUp(self):
-        name = type(self).__name__.lower()
-        scratch = tempfile.TemporaryDirectory(prefix=f"{name}-")
+        scratch = tempfile.TemporaryDirectory(prefix=f"{type(self).__name__.lower()}-")
         self.addCleanup(scratch.cleanup)
         self.scratch = pathlib.Path(scratch.name)
-        self.env = environment(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name,
-                               TURNOUT_FABRIC=f"{name}-{os.getpid()}")
+        self.env = self.environment_in(scratch.name)
 
 
 def main():

@@ -6,19 +6,12 @@
 """
 
 import collections
-import os
 import pathlib
 import subprocess
-import sys
 import tempfile
-import unittest
 
 import mpi_commands
 
-BUILD = pathlib.Path()
-MPI = ""
-BIN = pathlib.Path()
-HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 120  # seconds after which a job counts as hung
 RANKS = 4
 LEAST = 1000  # bytes of the program's messages; others are the MPI library's
@@ -47,19 +40,20 @@ def messages(folder):
     return sent, received
 
 
-class Record(unittest.TestCase):
+class Record(mpi_commands.JobTest):
+    source = "fixed_pattern.c"
+    without, settings = ("UCX_",), {"OMPI_MCA_mpi_yield_when_idle": "1"}
+
     @classmethod
     def setUpClass(cls):
-        build = tempfile.TemporaryDirectory(prefix="record-test-")
-        cls.addClassCleanup(build.cleanup)
-        folder = pathlib.Path(build.name)
-        cls.launch = [mpi_commands.launcher_of(MPI, BIN), *(["--oversubscribe"] if MPI == "open_mpi" else []),
-                      "-n", str(RANKS)]
-        cls.program = mpi_commands.compile_to(folder / "fixed_pattern", HERE / "fixed_pattern.c", MPI, BIN)
-        cls.env = mpi_commands.environment("UCX_", TMPDIR=build.name, TURNOUT_FABRIC=f"record-{os.getpid()}",
-                                           OMPI_MCA_mpi_yield_when_idle="1")
-        done = subprocess.run([BUILD / "bin" / "turnout", "run", "--trace", str(folder / "turnout"), "--", *cls.launch,
-                               cls.program], env=cls.env, text=True, capture_output=True, timeout=LIMIT, check=False)
+        super().setUpClass()
+        cls.launch = [cls.launcher, *(["--oversubscribe"] if cls.mpi == "open_mpi" else []), "-n", str(RANKS)]
+        scratch = tempfile.TemporaryDirectory(prefix="record-")
+        cls.addClassCleanup(scratch.cleanup)
+        folder = pathlib.Path(scratch.name)
+        done = subprocess.run([cls.turnout, "run", "--trace", str(folder / "turnout"), "--", *cls.launch, cls.program],
+                              env=cls.environment_in(scratch.name), text=True, capture_output=True, timeout=LIMIT,
+                              check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         cls.printed = sorted(line for line in done.stdout.splitlines() if line.startswith("rank "))
         cls.expected, received = messages(folder / "turnout")
@@ -68,12 +62,11 @@ class Record(unittest.TestCase):
         assert cls.expected == received
 
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory(prefix="record-")
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name) / "recordings"
+        super().setUp()
+        self.folder = self.scratch / "recordings"
 
     def record(self, *words, code=0, **settings):
-        done = subprocess.run([BUILD / "bin" / "turnout", "record", "--to", str(self.folder), "--", *self.launch,
+        done = subprocess.run([self.turnout, "record", "--to", str(self.folder), "--", *self.launch,
                                self.program, *words], env={**self.env, **settings}, text=True, capture_output=True,
                               timeout=LIMIT, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
@@ -91,7 +84,7 @@ class Record(unittest.TestCase):
             self.assertEqual(received, self.expected)
         self.assertEqual(sum(received.values()), sum(sent.values()))
         # What a transport sends at once, a modelled one may not: the threshold says so.
-        done = subprocess.run([BUILD / "bin" / "turnout", "sim", "replay", "--trace", str(self.folder), "--set",
+        done = subprocess.run([self.turnout, "sim", "replay", "--trace", str(self.folder), "--set",
                                "rendezvous_threshold=1MiB"], env=self.env, text=True, capture_output=True, timeout=LIMIT,
                               check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -100,7 +93,7 @@ class Record(unittest.TestCase):
         return received
 
     def over(self, provider):
-        if MPI == "mpich":
+        if self.mpi == "mpich":
             return {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": provider}
         return {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi", "OMPI_MCA_mtl_ofi_provider_include": provider}
 
@@ -116,12 +109,12 @@ class Record(unittest.TestCase):
         self.equal(**self.over("sockets"))
 
     def test_shm(self):
-        if MPI == "mpich":  # Open MPI takes no provider of one host only
+        if self.mpi == "mpich":  # Open MPI takes no provider of one host only
             self.equal(**self.over("shm"))
 
     def test_ucx(self):
         """UCX does not tell whose message a receive got: the replay finds out."""
-        if MPI == "open_mpi":  # MPICH's own UCX hangs in this program over TCP, with and without the recorder
+        if self.mpi == "open_mpi":  # MPICH's own UCX hangs in this program over TCP, with and without the recorder
             received = self.equal(OMPI_MCA_pml="ucx", OMPI_MCA_opal_common_ucx_tls="any",
                                   OMPI_MCA_opal_common_ucx_devices="any", UCX_TLS="posix,cma,self,tcp")
             self.assertEqual({source for source, _, _ in received}, {"?"})
@@ -134,7 +127,7 @@ class Record(unittest.TestCase):
         (self.folder / "x.recording").touch()
         self.assertIn("has recordings already; name another folder with --to", self.record(code=1).stderr)
         (self.folder / "x.recording").unlink()
-        settings = ({"OMPI_MCA_pml": "ob1"} if MPI == "open_mpi" else
+        settings = ({"OMPI_MCA_pml": "ob1"} if self.mpi == "open_mpi" else
                     {"MPIR_CVAR_NOLOCAL": "0", **self.over("tcp")})
         done = self.record(code=1, **settings)
         self.assertIn(f"recorded the messages of 0 processes of {RANKS}", done.stderr)
@@ -142,5 +135,4 @@ class Record(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD, MPI, BIN = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3]).absolute()
-    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+    mpi_commands.main()
