@@ -320,7 +320,6 @@ TEST(Statistics, FewSourcesTakeLittle) {
   EXPECT_LT(statistics->bytes(), 2560u);
 }
 
-}  // namespace
 // As a part of each slot's messages, to 16 bits, also when slots are merged.
 TEST(Statistics, KeepsHowManyMessagesWereWaitedFor) {
   const auto statistics = made(4096);
@@ -341,4 +340,5 @@ TEST(Statistics, KeepsHowManyMessagesWereWaitedFor) {
   EXPECT_EQ(statistics->counts({100, 101}).waits, 0u);
 }
 
+}  // namespace
 }  // namespace turnout::selection
