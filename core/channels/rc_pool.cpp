@@ -28,16 +28,19 @@ bool RcPool::reserve_rc() {
   return true;
 }
 
-// Deregistering them takes the program's processor as long as registering them did. Jobs of rings
-// run before those of queue pairs, which may have the room now.
+// Jobs of rings run before those of queue pairs, which may have the room now.
 void RcPool::free_spare_rings() {
   for (std::unique_ptr<RingReceiver>& ring : resources_.spare_rings) {
     ring->give_back();
-    auto job = std::make_unique<RingJob>();
-    job->ring = std::move(ring);
-    start(std::move(job));
+    deregister(std::move(ring));
   }
   resources_.spare_rings.clear();
+}
+
+void RcPool::deregister(std::unique_ptr<RingReceiver> ring) {
+  auto job = std::make_unique<RingJob>();
+  job->ring = std::move(ring);
+  start(std::move(job));
 }
 
 void RcPool::free_idle() {

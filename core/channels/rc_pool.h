@@ -31,6 +31,8 @@ class RcPool : MessagingUser {
   [[nodiscard]] bool reserve_rc();
   // Frees the memory of an idle queue pair soon, if there is one: destroying it takes long.
   void free_idle();
+  // Soon, and then destroys it: that takes the program's processor as long as registering it did.
+  void deregister(std::unique_ptr<RingReceiver> ring);
   // Makes queue pairs beforehand, so that the next ones need only be connected.
   void fill_pool();
   void forget_rc(std::unique_ptr<RcQueue> queue);

@@ -83,9 +83,7 @@ void RingPool::put_away(std::unique_ptr<RingReceiver> ring) {
     resources_.spare_rings.push_back(std::move(ring));
     return;
   }
-  auto job = std::make_unique<RingJob>();
-  job->ring = std::move(ring);
-  jobs_.start(std::move(job));
+  jobs_.deregister(std::move(ring));
 }
 
 }  // namespace turnout
