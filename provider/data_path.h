@@ -92,7 +92,7 @@ class DataPath {
   [[nodiscard]] ssize_t start(AtomicRequest& request, const Call& call, Counter* counter) {
     return initiate<&Endpoint::atomic>(request, call, counter);
   }
-  [[nodiscard, gnu::always_inline]] ssize_t start(RecvRequest& request, const Call& call,
+  [[nodiscard, gnu::always_inline]] ssize_t start(const RecvRequest& request, const Call& call,
                                                   Counter* counter) {
     PeerId peer = kAnyPeer;
     if (const int error = peers.find_source(call.peer, peer)) return refuse(error);
