@@ -172,9 +172,8 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
       "a policy takes than with all channels in place, for each change of the\npattern, the "
       "beginning among them; the worst of the workloads without a warm-up. A queue pair is set up "
       "in {}, one after\nthe other: with each of {} others that takes a process {}. Where a "
-      "warm-up "
-      "is shorter, no policy can have the\nclairvoyant's channels, all of which are in place after "
-      "it.\n\n{{plot}}\n\n",
+      "warm-up is shorter, no policy can have the\nclairvoyant's channels, all of which are in "
+      "place after it.\n\n{{plot}}\n\n",
       provenance(options.profile), simulations, summary(lines, sizes, policies, setup),
       print_time(static_cast<Picoseconds>(setup)), sizes.back() - 1,
       print_time(static_cast<Picoseconds>(setup * (sizes.back() - 1))));
