@@ -98,8 +98,12 @@ void RankState::make_round() {
     resume_program();
   }
   if (closing_ && endpoint_->close()) return close();
-  bool moved = !closing_ && endpoint_->progress();
-  moved |= operations_.drain();
+  bool moved =
+      operations_.drain();  // progress only if nothing is there, as the provider's fi_cq_read
+  if (!moved) {
+    moved = !closing_ && endpoint_->progress();
+    moved |= operations_.drain();
+  }
   while (resume()) moved = true;
   if (running && program_.ended()) end_program();
   if (moved || wait.kind == Waits::compute) {
