@@ -11,9 +11,11 @@ namespace {
 }  // namespace
 
 // Where the call that posts a request carries it out, a buffer that was just used comes back at
-// once and is in the cache still, which the others are not.
+// once and is in the cache still, which the others are not. Elsewhere a message that found no
+// buffer would wait for a round of progress, which polls the rings of all peers.
 inline void SendEngine::take_back_buffers() {
-  if (context_.format.measures_limit && resources_.awaits_completion() && !context_.in_progress)
+  const bool wanted = context_.format.measures_limit || resources_.send_pool.available() == 0;
+  if (wanted && resources_.awaits_completion() && !context_.in_progress)
     (void)events_.poll_send_queue();
 }
 

@@ -17,7 +17,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0x64b0a6e276f2750b;
+constexpr std::uint64_t kHashOfTen = 0xb5ae774bf79e09bb;
 
 // Of the first seeds, all of which hold; the counts of all.
 template <class Play>

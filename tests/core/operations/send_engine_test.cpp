@@ -144,6 +144,30 @@ TEST(SendEngine, TakesBuffersBackBeforeItNeedsOne) {
   EXPECT_EQ(world.data.posted.size(), 4u);
 }
 
+// On every other adapter.
+TEST(SendEngine, TakesBuffersBackWhenThereIsNone) {
+  SendWorld world;
+  Peer& peer = world.add_known_peer(2);
+  BufferPool& pool = world.resources.send_pool;
+  std::vector<std::uint32_t> taken;
+  while (pool.available() > 0) taken.push_back(pool.take());
+  const auto polls = [&] { return world.above.count("poll_send_queue"); };
+  std::uint32_t& signalled = world.resources.unsignalled_data.signalled;
+  signalled = 0;
+  EXPECT_TRUE(world.send(peer, 1, world.small).ok());  // waits: none is to come
+  EXPECT_EQ(polls(), 0u);
+  EXPECT_FALSE(world.send_engine.pump_backlogs());
+  pool.give_back(taken.back());
+  EXPECT_TRUE(world.send_engine.pump_backlogs());
+  EXPECT_EQ(world.sent(), std::vector<std::uint64_t>{1});
+
+  signalled = 1;
+  world.above.arrives = [&] { pool.give_back(taken.front()); };
+  EXPECT_TRUE(world.send(peer, 2, world.small).ok());
+  EXPECT_EQ(polls(), 1u);
+  EXPECT_EQ(world.sent(), (std::vector<std::uint64_t>{1, 2}));
+}
+
 TEST(SendEngine, SendsNothingToAPeerThatIsLostWhileItTakesBuffersBack) {
   LargeRingWorld world;
   world.context.format.measures_limit = true;
