@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/settings.h"
@@ -31,7 +33,7 @@ std::vector<std::uint64_t> other_initiators(std::uint64_t ranks) {
   if (!known) others.push_back(ranks);
   return others;
 }
-constexpr std::size_t kDcRdma = 1;  // of starting_maps()
+constexpr std::size_t kDcSendRecv = 0, kDcRdma = 1;  // of starting_maps()
 // A change is taken if it gains more than a two-thousandth.
 constexpr double kGains = 0.9995;
 // A pattern runs that much of its length first, so that each direction asks for its channel.
@@ -110,6 +112,7 @@ class Judge {
     if (!outcome) return outcome.status();
     Timed sum;
     for (const Phase& phase : timed.value().phases->list()) {
+      if (phase.name == "warmup") continue;
       sum.time += static_cast<double>(phase.end - phase.begin);
     }
     return Played{sum.time / factor, std::move(outcome).value()};
@@ -316,23 +319,44 @@ Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner) 
   }
   found.best_start = static_cast<Picoseconds>(first_time);
   found.time = static_cast<Picoseconds>(time);
-  double paid = time;
-  if (options.part.cold) {
-    paid = judge.cold_time(best->map, best->initiators);
-    for (const NamedMap& start : starts.value()) {
-      paid = std::min(paid, judge.cold_time(start.map, best->initiators));
-    }
-    for (const std::size_t plain_map : {std::size_t{0}, kDcRdma}) {  // what needs few set-ups
-      const std::uint64_t most = std::min<std::uint64_t>(ranks, kMostInitiators);
-      paid = std::min(paid, judge.cold_time(starts.value()[plain_map].map, most));
-    }
-  }
-  found.paid = static_cast<Picoseconds>(std::max(paid, time));
+  for (const NamedMap& start : starts.value()) found.starts.push_back(start.map);
+  found.directions = room.directions();
   found.map = best->map;
   found.initiators = best->initiators;
   found.shares = shares_of(best->map, room.directions());
   found.simulations = judge.simulations();
   return found;
+}
+
+Result<Picoseconds> time_with_setup(const SearchOptions& options,
+                                    const std::vector<FoundMap>& found, const Runner& runner) {
+  const std::uint32_t ranks = options.place.ranks;
+  Judge judge(options, runner);
+  double best = std::numeric_limits<double>::infinity();
+  const auto judged = [&](const auto& map_of, std::uint64_t initiators) {
+    ChannelMap together(ranks);
+    for (const FoundMap& one : found) {
+      const ChannelMap& map = map_of(one);
+      for (const Direction& d : one.directions) {
+        together.set(d.source, d.destination, map.at(d.source, d.destination));
+      }
+    }
+    best = std::min(best, judge.cold_time(together, initiators));
+  };
+  std::set<std::uint64_t> initiators;
+  for (const FoundMap& one : found) initiators.insert(one.initiators);
+  for (const std::uint64_t count : initiators) {
+    judged([](const FoundMap& one) -> const ChannelMap& { return one.map; }, count);
+    for (std::size_t i = 0; i < found.front().starts.size(); ++i) {
+      judged([i](const FoundMap& one) -> const ChannelMap& { return one.starts[i]; }, count);
+    }
+  }
+  const std::uint64_t most = std::min<std::uint64_t>(ranks, kMostInitiators);
+  for (const std::size_t i : {kDcSendRecv, kDcRdma}) {  // what needs few set-ups
+    judged([i](const FoundMap& one) -> const ChannelMap& { return one.starts[i]; }, most);
+  }
+  if (std::isinf(best)) return Status{Code::internal, "no map can be played with its set-up"};
+  return static_cast<Picoseconds>(best);
 }
 
 RcRoom::RcRoom(std::vector<Direction> directions, std::uint32_t ranks, std::uint32_t most)

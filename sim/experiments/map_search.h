@@ -79,19 +79,25 @@ struct SearchOptions {
 };
 
 struct FoundMap {
-  Picoseconds time = 0;  // of the part, at full length
-  // The best of the found and the starting maps when each channel is requested at its first
-  // message; of a part that is not cold: `time`.
-  Picoseconds paid = 0;
+  Picoseconds time = 0;        // of the part, at full length
   Picoseconds best_start = 0;  // of the map that the search began with, likewise
   std::string start;           // that map, in words
   ChannelMap map{0};
-  std::uint64_t initiators = 0;  // DC initiators a rank
-  std::vector<double> shares;    // of the messages, by ChannelKind up to rc_rdma
+  std::vector<ChannelMap> starts;     // all that the search could begin with
+  std::vector<Direction> directions;  // those with messages
+  std::uint64_t initiators = 0;       // DC initiators a rank
+  std::vector<double> shares;         // of the messages, by ChannelKind up to rc_rdma
   std::uint32_t simulations = 0, improvements = 0;
 };
 
 [[nodiscard]] Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner);
+
+// The least time of `options.part`, its warm-up not counted, in which nothing is set up before it
+// begins: each channel is requested at its first message, that of the warm-up if there is one. Of
+// the maps found for its stretches together, and of their starting maps.
+[[nodiscard]] Result<Picoseconds> time_with_setup(const SearchOptions& options,
+                                                  const std::vector<FoundMap>& found,
+                                                  const Runner& runner);
 
 // Maps to begin with, each with its name.
 struct NamedMap {

@@ -222,10 +222,13 @@ std::vector<Part> stretches_of(const Scenario& scenario, const NamedValues& opti
 }  // namespace
 
 std::vector<Part> parts_of(const Scenario& scenario, std::uint32_t ranks) {
+  return stretches_of(scenario, options_of(scenario, ranks), ranks);
+}
+
+std::optional<Part> warmed_up(const Scenario& scenario, std::uint32_t ranks) {
   const NamedValues options = options_of(scenario, ranks);
-  std::vector<Part> parts = stretches_of(scenario, options, ranks);
-  for (Part& part : parts) part.cold = !gives(options, "warmup");
-  return parts;
+  if (!gives(options, "warmup")) return std::nullopt;
+  return Part{"all", std::string(scenario.workload), options, 1};
 }
 
 }  // namespace turnout::sim

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,8 +57,10 @@ struct Part {
   std::string workload;
   NamedValues options;
   std::uint64_t times = 1;  // how often it comes in the scenario
-  bool cold = true;         // no warm-up before it: whoever wants channels sets them up in it
 };
 [[nodiscard]] std::vector<Part> parts_of(const Scenario& scenario, std::uint32_t ranks);
+// The whole scenario with the warm-up that precedes it; none if it has no warm-up: whoever wants
+// channels sets them up in each part.
+[[nodiscard]] std::optional<Part> warmed_up(const Scenario& scenario, std::uint32_t ranks);
 
 }  // namespace turnout::sim

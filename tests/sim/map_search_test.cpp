@@ -109,6 +109,38 @@ TEST(MapSearch, ImprovesWithMoreMaps) {
   EXPECT_EQ(search_map(options, run).value().time, more.value().time);
 }
 
+// Channels that a warm-up sets up cost nothing afterwards; without it they cost their set-up.
+TEST(MapSearch, PaysSetUpBeforeOrInThePart) {
+  SearchOptions options = search("onetoall", {{"messages", "3000"}}, "32MiB");
+  const Result<FoundMap> found = search_map(options, run);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  const Result<Picoseconds> cold = time_with_setup(options, {found.value()}, run);
+  options.part.options.emplace_back("warmup", "120000");
+  const Result<Picoseconds> warm = time_with_setup(options, {found.value()}, run);
+  ASSERT_TRUE(cold.ok() && warm.ok());
+  EXPECT_GT(static_cast<double>(cold.value()), 1.05 * static_cast<double>(found.value().time));
+  EXPECT_NEAR(static_cast<double>(warm.value()), static_cast<double>(found.value().time),
+              0.05 * static_cast<double>(found.value().time));
+}
+
+// Each direction has the channel of the part in which it has messages.
+TEST(MapSearch, PlaysTheMapsOfAllPartsTogether) {
+  SearchOptions options = search("onetoall", {{"messages", "2000"}}, "32MiB");
+  const Result<FoundMap> out = search_map(options, run);
+  options.part.workload = "alltoone";
+  const Result<FoundMap> in = search_map(options, run);
+  ASSERT_TRUE(out.ok() && in.ok());
+  options.part = {
+      "all",
+      "repeat",
+      {{"messages_out", "2000"}, {"messages_in", "2000"}, {"times", "2"}, {"warmup", "40"}},
+      1};
+  const Result<Picoseconds> both = time_with_setup(options, {out.value(), in.value()}, run);
+  ASSERT_TRUE(both.ok()) << both.status().text();
+  const double alone = static_cast<double>(2 * (out.value().time + in.value().time));
+  EXPECT_NEAR(static_cast<double>(both.value()), alone, 0.1 * alone);
+}
+
 // What a search finds is the time of all on one channel at most: those maps are among its starts.
 TEST(MapSearch, IsNoWorseThanEachStaticMap) {
   SearchOptions options = search("trees", {{"rounds", "150"}}, "32MiB");
