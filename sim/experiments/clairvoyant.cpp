@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 
 #include "base/settings.h"
@@ -100,13 +101,15 @@ std::string ratios(const Lines& lines, std::uint32_t ranks,
   return markdown_table(rows);
 }
 
+// A line's time: a policy's, or the clairvoyant's with set-up; none if it failed.
+using TimeOf = std::function<std::optional<double>(const ComparedLine&, const Optimum&)>;
+
 // How much longer than with all channels in place, for each change of the pattern; the worst of the
 // lines whose pattern changes, in times of the set-up of a queue pair.
-std::string regret(const Lines& lines, std::uint32_t ranks, const std::string& policy,
-                   double setup) {
+std::string regret(const Lines& lines, std::uint32_t ranks, const TimeOf& time_of, double setup) {
   std::optional<double> worst;
   for (const auto& [line, optimum] : lines) {
-    const std::optional<double> time = line->time(policy);
+    const std::optional<double> time = time_of(*line, optimum);
     if (line->ranks != ranks || !time || optimum.changes == 0) continue;
     const double each = (*time - optimum.time) / static_cast<double>(optimum.changes) / setup;
     worst = std::max(worst.value_or(0), each);
@@ -114,35 +117,56 @@ std::string regret(const Lines& lines, std::uint32_t ranks, const std::string& p
   return worst ? fmt::format("{:.2f}", *worst) : "-";
 }
 
+// Empty if nothing ran.
+std::vector<std::string> summary_row(const Lines& lines, std::uint32_t ranks,
+                                     const std::string& name, const TimeOf& time_of, bool pays,
+                                     double setup) {
+  double logs = 0, clipped = 0, worst = 0;
+  std::size_t ran = 0, good = 0;
+  for (const auto& [line, optimum] : lines) {
+    const std::optional<double> time = time_of(*line, optimum);
+    if (line->ranks != ranks || !time) continue;
+    const double ratio = *time / (pays ? optimum.paid : optimum.time);
+    ++ran;
+    logs += std::log(ratio);
+    clipped += std::log(std::max(ratio, 1.0));
+    worst = std::max(worst, ratio);
+    if (ratio <= 1.1) ++good;
+  }
+  if (ran == 0) return {};
+  const auto mean = [ran](double sum) {
+    return fmt::format("{:.3f}", std::exp(sum / static_cast<double>(ran)));
+  };
+  return {name,
+          fmt::format("{}", ranks),
+          pays ? "set up" : "in place",
+          mean(logs),
+          mean(clipped),
+          fmt::format("{} of {}", good, ran),
+          fmt::format("{:.2f}", worst),
+          pays ? "-" : regret(lines, ranks, time_of, setup)};
+}
+
 std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies, double setup) {
   Rows rows = {{"policy", "processes", "channels", "geometric mean", "clipped at 1", "at most 1.1",
                 "worst", "set-up times a change"}};
+  const auto add = [&](std::vector<std::string> row) {
+    if (!row.empty()) rows.push_back(std::move(row));
+  };
   for (const std::string& policy : policies) {
+    const TimeOf time = [&](const ComparedLine& line, const Optimum&) { return line.time(policy); };
     for (const std::uint32_t ranks : sizes) {
       for (const bool pays : {false, true}) {
-        double logs = 0, clipped = 0, worst = 0;
-        std::size_t ran = 0, good = 0;
-        for (const auto& [line, optimum] : lines) {
-          const std::optional<double> ratio =
-              ratio_of(*line, pays ? optimum.paid : optimum.time, policy);
-          if (line->ranks != ranks || !ratio) continue;
-          ++ran;
-          logs += std::log(*ratio);
-          clipped += std::log(std::max(*ratio, 1.0));
-          worst = std::max(worst, *ratio);
-          if (*ratio <= 1.1) ++good;
-        }
-        if (ran == 0) continue;
-        const auto mean = [ran](double sum) {
-          return fmt::format("{:.3f}", std::exp(sum / static_cast<double>(ran)));
-        };
-        rows.push_back({policy, fmt::format("{}", ranks), pays ? "set up" : "in place", mean(logs),
-                        mean(clipped), fmt::format("{} of {}", good, ran),
-                        fmt::format("{:.2f}", worst),
-                        pays ? "-" : regret(lines, ranks, policy, setup)});
+        add(summary_row(lines, ranks, policy, time, pays, setup));
       }
     }
+  }
+  for (const std::uint32_t ranks : sizes) {
+    add(summary_row(
+        lines, ranks, "clairvoyant, set up",
+        [](const ComparedLine&, const Optimum& optimum) { return std::optional(optimum.paid); },
+        false, setup));
   }
   return markdown_table(rows);
 }
@@ -189,7 +213,8 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
       "together.\n\n## Summary\n\n{}\n*Set-up times a change*: how much longer "
       "a policy takes than with all channels in place, for each change of the\npattern, the "
       "beginning among them; the worst of the workloads without a warm-up. A queue pair is set up "
-      "in {}, one after\nthe other: with each of {} others that takes a process {}.\n\n"
+      "in {}, one after\nthe other: with each of {} others that takes a process {}. The "
+      "clairvoyant that sets its channels up loses as much\nas its last rows say.\n\n"
       "{{plot}}\n\n",
       provenance(options.profile), simulations, summary(lines, sizes, policies, setup),
       print_time(static_cast<Picoseconds>(setup)), sizes.back() - 1,
