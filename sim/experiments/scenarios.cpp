@@ -72,7 +72,7 @@ std::vector<std::string> usual_budgets(std::uint32_t ranks) {
   if (ranks <= kFew) return {"10MiB", "16MiB", "64MiB"};
   if (ranks <= kSome) return {"12MiB", "48MiB", "256MiB"};
   if (ranks <= 1024) return {"16MiB", "128MiB", "2GiB"};
-  return {"16MiB", "256MiB", fmt::format("{}GiB", (ranks + 511) / 512)};
+  return {"256MiB"};
 }
 
 }  // namespace
