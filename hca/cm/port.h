@@ -6,8 +6,8 @@
 // socket then listens or connects. Any process on the host can connect to an abstract name, so both
 // ends check the peer's user id and reject other users.
 //
-// The caller owns the sockets. Any thread may call; with AF_IB under state_lock(), as the adapter is
-// asked for its GID. Errors are errno values (rdma_bind_addr(3)).
+// The caller owns the sockets. Any thread may call; with AF_IB under state_lock(), as the adapter
+// is asked for its GID. Errors are errno values (rdma_bind_addr(3)).
 #pragma once
 
 #include <cstdint>
