@@ -119,17 +119,41 @@ Status check(const SimOptions& o) {
   return {};
 }
 
+// The program of a trace, with that many ranks; none: as many as it has.
+Result<sim::MakeInstance> read_trace(const std::string& path, std::optional<std::uint32_t> wanted,
+                                     std::uint32_t* ranks) {
+  Result<sim::Trace> trace = sim::open_trace(path);
+  if (!trace) return trace.status();
+  *ranks = wanted.value_or(trace.value().ranks());
+  Result<std::shared_ptr<const sim::Trace>> ready =
+      sim::prepare_replay(std::move(trace).value(), *ranks);
+  if (!ready) return ready.status();
+  return sim::MakeInstance([ready = ready.value()](const sim::Place&) -> Result<sim::Instance> {
+    return sim::make_replay(ready);
+  });
+}
+
 Status add_replay(const SimOptions& o, sim::StudyOptions* study) {
   if (!study->options.empty()) return invalid("replay has no options");
-  Result<sim::Trace> trace = sim::open_trace(o.trace);
-  if (!trace) return trace.status();
-  if (!o.ranks) study->place.ranks = trace.value().ranks();
-  Result<std::shared_ptr<const sim::Trace>> ready =
-      sim::prepare_replay(std::move(trace).value(), study->place.ranks);
-  if (!ready) return ready.status();
-  study->make = [ready = ready.value()](const sim::Place&) -> Result<sim::Instance> {
-    return sim::make_replay(ready);
-  };
+  Result<sim::MakeInstance> make = read_trace(o.trace, o.ranks, &study->place.ranks);
+  if (!make) return make.status();
+  study->make = std::move(make).value();
+  return {};
+}
+
+// An experiment with the recorded program in place of its workloads.
+Status add_recording(const SimOptions& o, sim::ExperimentOptions* options) {
+  std::uint32_t ranks = 0;
+  Result<sim::MakeInstance> make = read_trace(o.trace, std::nullopt, &ranks);
+  if (!make) return make.status();
+  const std::filesystem::path path = std::filesystem::path(o.trace) / "";
+  sim::Scenario recording;
+  recording.title = path.parent_path().stem().string();
+  recording.workload = "replay";
+  recording.about = fmt::format("recorded with {} ranks", ranks);
+  recording.make = std::move(make).value();
+  options->recordings = {std::move(recording)};
+  options->sizes = {ranks};
   return {};
 }
 
@@ -234,6 +258,17 @@ Status check_experiment(const SimOptions& o, const sim::Experiment& experiment) 
   if (!experiment.several && (!o.experiment_workloads.empty() || !o.budgets.empty())) {
     return invalid("--workloads and --budgets: the experiment {} has one of each", experiment.name);
   }
+  if (!o.trace.empty() && !experiment.several) {
+    return invalid("--trace: the experiment {} has its own workload", experiment.name);
+  }
+  if (!o.trace.empty() && !(o.experiment_workloads.empty() && o.sizes.empty())) {
+    return invalid(
+        "--trace: is the workload, with as many ranks as it has; leave out "
+        "--workloads and --sizes");
+  }
+  if (!o.trace.empty() && !o.commit.empty()) {
+    return invalid("--commit: nobody could make the runs of a recording again");
+  }
   if (!o.seeds.empty() && !experiment.repeats) {
     return invalid("--seeds: the experiment {} runs once", experiment.name);
   }
@@ -288,6 +323,10 @@ int run_experiment(const SimOptions& o) {
     progress.clear();
     fmt::print(stderr, "{}\n", line);
   };
+  if (!o.trace.empty()) {
+    progress.say(fmt::format("reading {}", o.trace));
+    if (Status s = add_recording(o, &options); !s.ok()) return fail(s);
+  }
   options.progress = [&](const std::string& what, std::uint32_t ranks, std::uint32_t ended,
                          sim::Picoseconds now, std::uint64_t events) {
     progress.show(fmt::format("{} at {}", what, ranks), ended, ranks, now, events);
@@ -393,7 +432,8 @@ void add_sim(CLI::App& app) {
                   "cost model: a name, or a TOML file [connect-ib, or what an experiment says]");
   sim->add_option("-s,--seed", o->seed, "seed of all random choices")->capture_default_str();
   sim->add_option("--trace", o->trace,
-                  "input of `replay`: a trace, a folder of recordings (TURNOUT_TRACE), a GOAL "
+                  "input of `replay`, or the workload of --experiment policies or clairvoyant: a "
+                  "trace, a folder of recordings (TURNOUT_TRACE), a GOAL "
                   "schedule (*.goal) or an OTF2 archive (*.otf2)");
   sim->add_option("--set", o->settings,
                   "name=value: a setting or tuning parameter of Turnout (turnout info --config)")

@@ -376,7 +376,7 @@ static_assert(sizeof(Peer) == 248);
 // aside when the record is made, as no message may fail later for want of a part.
 inline constexpr std::size_t kPeerBytes = 976;
 static_assert(sizeof(Peer) + sizeof(PeerState) + sizeof(ChannelChange) + sizeof(PeerConnection) +
-                  3 * 16 <=
+                  std::size_t{3} * 16 <=
               kPeerBytes);
 
 // When a direction ends or changes its channel, its sender reports the last message that it sent

@@ -249,7 +249,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!policies) return policies.status();
   const Result<std::uint32_t> simulations = simulations_of(options.options);
   if (!simulations) return simulations.status();
-  const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
+  const Result<std::vector<Scenario>> chosen = scenarios_of(options);
   if (!chosen) return chosen.status();
   Settings settings;
   settings.costs = options.costs;

@@ -173,7 +173,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!options.options.empty()) {
     return Status{Code::invalid, "--option: this experiment sets its workloads' options itself"};
   }
-  const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
+  const Result<std::vector<Scenario>> chosen = scenarios_of(options);
   if (!chosen) return chosen.status();
   const std::vector<std::uint32_t> sizes = sizes_of(options, {64});
   const Result<std::vector<ComparedLine>> lines =
@@ -209,7 +209,8 @@ std::vector<StudyOptions> studies_of(const std::vector<ComparedLine>& lines,
       if (!options.costs.empty()) {
         study.own_settings["turnout"].emplace_back("costs", options.costs);
       }
-      study.time_limit = kLongest;
+      study.make = line.scenario->make;
+      study.time_limit = study.make ? kLongestRecording : kLongest;
       studies.push_back(std::move(study));
     }
   }
@@ -293,6 +294,11 @@ std::string settings_text(const std::vector<std::uint32_t>& sizes,
 
 NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options) {
   return overlaid(options.settings, {{"memory_budget", line.budget}});
+}
+
+Result<std::vector<Scenario>> scenarios_of(const ExperimentOptions& options) {
+  if (!options.recordings.empty()) return options.recordings;
+  return scenarios_of(options.workloads);
 }
 
 Result<std::vector<ComparedLine>> compare(const std::vector<Scenario>& scenarios,

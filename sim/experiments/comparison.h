@@ -39,6 +39,9 @@ struct ComparedLine {
   }
 };
 
+// The recordings of the options, or else the workloads that they name.
+[[nodiscard]] Result<std::vector<Scenario>> scenarios_of(const ExperimentOptions& options);
+
 // In the order of the sizes, the scenarios, the budgets.
 [[nodiscard]] Result<std::vector<ComparedLine>> compare(const std::vector<Scenario>& scenarios,
                                                         const std::vector<std::uint32_t>& sizes,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "sim/experiments/scenarios.h"
 #include "sim/study/study.h"
 
 namespace turnout::sim {
@@ -66,6 +67,7 @@ struct ExperimentOptions {
   std::string costs;                  // file for the policy `turnout` alone; empty: built-in ones
   // Of an experiment with several, the part that is wanted; empty: all. Workloads by title or name.
   std::vector<std::string> workloads, budgets;
+  std::vector<Scenario> recordings;   // of programs, in place of the workloads
   const KeptResults* kept = nullptr;  // where results are read from and kept; null: nowhere
   std::uint32_t jobs = 1;             // runs at one time; more than one needs `kept`
   // Told of each run that ended, in a line; may be empty.

@@ -36,6 +36,7 @@ std::vector<std::uint64_t> other_initiators(std::uint64_t ranks) {
 constexpr std::size_t kDcSendRecv = 0, kDcRdma = 1;  // of starting_maps()
 // A change is taken if it gains more than a two-thousandth.
 constexpr double kGains = 0.9995;
+constexpr Picoseconds kLongest = 100 * hca::kSecond;
 // A pattern runs that much of its length first, so that each direction asks for its channel.
 constexpr double kEstablishing = 0.1;
 constexpr std::uint64_t kLeastEstablishing = 400;
@@ -98,7 +99,7 @@ class Judge {
     run.check_content = false;
     run.keep_latencies = false;
     run.keep_reports = keep_pairs;
-    run.time_limit = 100'000'000 * hca::kMicrosecond;
+    run.time_limit = options_.part.make ? kLongestRecording : kLongest;
     run.first_channel = [&map](std::uint32_t source, std::uint32_t destination) {
       return map.at(source, destination);
     };
@@ -130,6 +131,7 @@ class Judge {
 
  private:
   [[nodiscard]] Result<Instance> make(double factor, std::uint64_t least) const {
+    if (options_.part.make) return options_.part.make(options_.place);
     const Result<const Workload*> workload = find_workload(options_.part.workload);
     if (!workload) return workload.status();
     const Result<Values> values = parse_values(
@@ -277,9 +279,9 @@ Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner) 
     directions.push_back({pair.first, pair.second, count});
     messages += count;
   }
-  const double factor =
-      std::min(1.0, static_cast<double>(options.judged_messages) /
-                        static_cast<double>(std::max<std::uint64_t>(messages, 1)));
+  const double shorter = static_cast<double>(options.judged_messages) /
+                         static_cast<double>(std::max<std::uint64_t>(messages, 1));
+  const double factor = options.part.make ? 1 : std::min(1.0, shorter);
   const std::uint64_t budget = budget_of(options.settings);
   const std::uint64_t held = plain.value().outcome.memory_peak + budget / 8;  // kept free by each
   const std::uint64_t bytes = budget > held ? budget - held : 0;

@@ -75,7 +75,7 @@ struct SearchOptions {
   std::uint32_t simulations = 24;  // at most, without those of the starts
   // Messages of a run that judges a map; longer patterns are shortened for it. What was found is
   // measured at full length.
-  std::uint64_t judged_messages = 20'000;
+  std::uint64_t judged_messages = 20'000;  // a recording is never shortened
 };
 
 struct FoundMap {

@@ -59,7 +59,11 @@ std::string how_it_was_run(std::string_view name, const ExperimentOptions& optio
                            std::string_view before) {
   std::string command = fmt::format("turnout sim --experiment {} --profile {} --seed {}", name,
                                     options.profile.name, options.seed);
-  if (!options.sizes.empty()) command += fmt::format(" --sizes {}", fmt::join(options.sizes, ","));
+  for (const Scenario& recording : options.recordings) {
+    command += fmt::format(" --trace '{}'", recording.title);
+  }
+  if (!options.sizes.empty() && options.recordings.empty())
+    command += fmt::format(" --sizes {}", fmt::join(options.sizes, ","));
   if (!options.seeds.empty()) command += fmt::format(" --seeds {}", fmt::join(options.seeds, ","));
   if (!options.policies.empty()) {
     command += fmt::format(" --policy {}", fmt::join(options.policies, ","));

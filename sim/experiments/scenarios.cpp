@@ -51,6 +51,7 @@ std::vector<Part> shifts_of(const NamedValues& options, std::uint32_t ranks) {
     if (i % ranks != 0) ++times[i % ranks];
   }
   std::vector<Part> parts;
+  parts.reserve(times.size());
   for (const auto& [distance, count] : times) {
     parts.push_back({fmt::format("shift by {}", distance), "shifts",
                      overlaid(options, {{"shifts", "1"}, {"stride", text_of(distance)}}), count});
@@ -215,7 +216,7 @@ std::vector<Part> stretches_of(const Scenario& scenario, const NamedValues& opti
   if (scenario.workload == "phases" || scenario.workload == "hotspots") {
     return phases_of(scenario, options);
   }
-  Part whole{"all", std::string(scenario.workload), options, 1};
+  Part whole{"all", std::string(scenario.workload), options, 1, scenario.make};
   std::erase_if(whole.options, [](const auto& option) { return option.first == "warmup"; });
   return {whole};
 }

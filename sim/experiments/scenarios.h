@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,13 +30,21 @@ struct Length {
   bool per_rank = false;  // multiplied by the number of ranks
 };
 
+// Makes the program of a run; null: that of the workload's name.
+using MakeInstance = std::function<Result<Instance>(const Place&)>;
+
 struct Scenario {
-  std::string_view title, workload;
-  std::string_view about;  // what it is, and what bounds it
+  std::string title;
+  std::string_view workload;
+  std::string about;  // what it is, and what bounds it
   NamedValues options;
   std::vector<Length> lengths;
   std::string_view behind = {};  // why the policy `turnout` is, where it is; known for some
+  MakeInstance make = {};
 };
+
+// Virtual time after which a run of a recording stands as failed.
+inline constexpr Picoseconds kLongestRecording = 1000 * hca::kSecond;
 
 [[nodiscard]] const std::vector<Scenario>& scenarios();
 // Those named, by title or by workload; all without names.
@@ -57,6 +66,7 @@ struct Part {
   std::string workload;
   NamedValues options;
   std::uint64_t times = 1;  // how often it comes in the scenario
+  MakeInstance make = {};
 };
 [[nodiscard]] std::vector<Part> parts_of(const Scenario& scenario, std::uint32_t ranks);
 // The whole scenario with the warm-up that precedes it; none if it has no warm-up: whoever wants

@@ -423,6 +423,23 @@ sim_kept_results)
   run sim --experiment aqps-onetoall --budgets 1GiB
   ends_with 2
   has "--budgets" err
+  run sim --experiment aqps-onetoall --trace "$scratch/none"
+  ends_with 2
+  has "--trace: the experiment aqps-onetoall has its own workload" err
+  run sim --experiment policies --trace "$scratch/none" --workloads trees
+  ends_with 2
+  has "leave out --workloads" err
+  run sim --experiment policies --trace "$scratch/none" --commit 0123456789
+  ends_with 2
+  has "--commit:" err
+  run sim --experiment policies --trace "$scratch/none"
+  ends_with 1
+  has "$scratch/none" err
+  printf 'turnout-trace 1\nranks 2\nrank 0\ns 1 1 8 7 0\nrank 1\nr 1 0 8 7 0\nw 1\nend\n' >"$scratch/two.trace"
+  run sim --experiment clairvoyant --trace "$scratch/two.trace" --budgets 32MiB --output "$scratch/pages"
+  ends_with 0
+  grep -q '^| two | 32MiB | all |' "$scratch/pages/clairvoyant.md" || fail "no map for the recording"
+  grep -qF -- "--trace 'two'" "$scratch/pages/clairvoyant.md" || fail "the page names no recording"
   run sim --experiment aqps-onetoall --seeds 2
   ends_with 2
   has "runs once" err

@@ -145,6 +145,33 @@ TEST(Policies, TellWhatEachDidWhereOursIsBehind) {
   EXPECT_THAT(to_json(result.value().plots), HasSubstr("null"));
 }
 
+TEST(Policies, AreComparedOnARecordingInPlaceOfTheWorkloads) {
+  ExperimentOptions options = small();
+  Scenario recording;
+  recording.title = "heat-8";
+  recording.workload = "replay";
+  recording.about = "recorded with 8 ranks";
+  std::uint32_t made = 0;
+  recording.make = [&made](const Place& place) {
+    ++made;
+    const Workload& workload = *find_workload("trees").value();
+    return make_instance(workload, parse_values(workload, {}).value(), place);
+  };
+  options.recordings = {recording};
+  options.budgets = {"10MiB"};
+  const Runner runner = [](const Options& given, const Program&) -> Result<Outcome> {
+    EXPECT_EQ(given.time_limit, kLongestRecording);
+    return Outcome{};
+  };
+  const Result<ExperimentResult> result = find_experiment("policies").value()->run(options, runner);
+  ASSERT_TRUE(result.ok()) << result.status().text();
+  EXPECT_EQ(made, 4U);  // a run of each policy
+  EXPECT_THAT(result.value().page, HasSubstr("| heat-8 | 10MiB |"));
+  EXPECT_THAT(result.value().page, HasSubstr("- **heat-8** (`replay`): recorded with 8 ranks"));
+  EXPECT_THAT(result.value().page, HasSubstr("--seed 1 --trace 'heat-8' --budgets 10MiB"));
+  EXPECT_THAT(result.value().page, Not(HasSubstr("stencil")));
+}
+
 TEST(Policies, AreCheckedBeforeTheFirstRun) {
   const auto text = [](auto change) {
     ExperimentOptions options = small();

@@ -123,6 +123,28 @@ TEST(MapSearch, PaysSetUpBeforeOrInThePart) {
               0.05 * static_cast<double>(found.value().time));
 }
 
+// A recording cannot be shortened: it is played whole, however many messages it has.
+TEST(MapSearch, PlaysAProgramOfItsOwnAtFullLength) {
+  const SearchOptions named = search("onetoall", {{"messages", "1000"}}, "32MiB");
+  SearchOptions options = named;
+  options.part.workload = "replay";
+  options.part.options.clear();
+  std::uint32_t made = 0;
+  options.part.make = [&](const Place& place) {
+    ++made;
+    const Workload& workload = *find_workload("onetoall").value();
+    return make_instance(workload, parse_values(workload, named.part.options).value(), place);
+  };
+  options.judged_messages = 10;
+  const Result<FoundMap> found = search_map(options, run);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_EQ(made, 2 * found.value().simulations);  // to set the channels up, and to judge
+  std::uint64_t messages = 0;
+  for (const Direction& d : found.value().directions) messages += d.messages;
+  EXPECT_GE(messages, 2000U);
+  EXPECT_GT(time_with_setup(options, {found.value()}, run).value(), found.value().time);
+}
+
 // Each direction has the channel of the part in which it has messages.
 TEST(MapSearch, PlaysTheMapsOfAllPartsTogether) {
   SearchOptions options = search("onetoall", {{"messages", "2000"}}, "32MiB");
