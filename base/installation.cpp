@@ -34,7 +34,7 @@ std::string adapter_folder(const std::string& folder) {
   // Beside the provider of a build tree, of an installation; beside programs of either.
   for (const char* relative :
        {"/turnout", "/../turnout", "/../" TURNOUT_LIBDIR "/turnout", "/../lib/turnout"}) {
-    const std::string candidate = folder + relative;
+    std::string candidate = folder + relative;
     if (::access((candidate + "/libibverbs.so.1").c_str(), R_OK) == 0) return candidate;
   }
   return folder + "/turnout";
