@@ -42,7 +42,7 @@ options_of() {
     aqps-memory) echo "--profile connect-ib --sizes 8,16,32,64,128,256,512,1024" ;;
     clairvoyant) echo "--profile connect-ib --sizes 8,16,64,256" ;;
     eager) echo "--profile connect-ib --sizes 16,64,256" ;;
-    policies) echo "--profile connect-ib --sizes 64,1024,4096" ;;
+    policies) echo "--profile connect-ib --sizes 64,1024" ;;
     rendezvous) echo "--profile connectx-3" ;;
     budget | nodes | teardown | validation) echo "--profile connect-ib" ;;
     nwchem) ;;  # tools/nwchem_page.py has them

@@ -138,7 +138,7 @@ std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Sc
                     const std::vector<std::string>& policies, const ExperimentOptions& options) {
   std::string page = fmt::format(
       "# policies\n\nEvery policy on {} workloads, each with a tight, a moderate and a non-binding "
-      "memory budget per process,\nbeyond 1,024 processes with a moderate one.\n\n{}\n",
+      "memory budget per process.\n\n{}\n",
       chosen.size(), provenance(options.profile));
   page += fmt::format(
       "Numbers are times divided by the best of the row; bold: best or within 2 %.\n\n## "
