@@ -76,8 +76,8 @@ def pairs_of_reports(reports):
     return counts
 
 
-def compare_replayed(build, recordings, reports):
-    """How many pairs of ranks exchanged another number of messages when the recordings were played in virtual time."""
+def replays_alike(build, recordings, reports):
+    """Whether each pair of ranks exchanges as many messages when the recordings are played in virtual time."""
     with tempfile.TemporaryDirectory(prefix="turnout-replay-") as name:
         result = pathlib.Path(name) / "result.json"
         command = [build / "bin" / "turnout", "sim", "replay", "--trace", recordings, "--json",
@@ -99,7 +99,7 @@ def compare_replayed(build, recordings, reports):
                  if reported[p] != replayed[p]}
     for pair, (was, now) in sorted(different.items())[:10]:
         print(f"  {pair[0]} -> {pair[1]}: {was} in the reports, {now} replayed")
-    return len(different) if reported else 1
+    return bool(reported) and not different
 
 
 def main():
@@ -111,7 +111,7 @@ def main():
     build = args.build.resolve()
     with tempfile.TemporaryDirectory(prefix="turnout-hpcc-") as name:
         recordings, reports = record(build, args.ranks, args.order, pathlib.Path(name))
-        return 1 if compare_replayed(build, recordings, reports) else 0
+        return 0 if replays_alike(build, recordings, reports) else 1
 
 
 if __name__ == "__main__":
