@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "base/settings.h"
 #include "base/value.h"
@@ -29,7 +30,8 @@ struct Optimum {
   // How often the pattern of messages changes, the beginning among them; 0 where a warm-up
   // precedes.
   std::uint64_t changes = 0;
-  std::vector<std::pair<Part, FoundMap>> parts;
+  std::vector<Part> parts;
+  std::vector<FoundMap> maps;  // of each part
 };
 
 Result<Optimum> optimum_of(const ComparedLine& line, const ExperimentOptions& options,
@@ -45,37 +47,33 @@ Result<Optimum> optimum_of(const ComparedLine& line, const ExperimentOptions& op
                                              search.part.name, status.text())};
   };
   // Adds the time of the latest part with its set-up.
-  const auto pay = [&](const std::vector<FoundMap>& found) {
+  const auto pay = [&](std::span<const FoundMap> found) {
     const Result<Picoseconds> paid = time_with_setup(search, found, runner);
     if (!paid) return failed(paid.status());
     optimum.paid += static_cast<double>(paid.value()) * static_cast<double>(search.part.times);
     return Status{};
   };
   const std::optional<Part> warm = warmed_up(*line.scenario, line.ranks);
-  std::vector<FoundMap> all;
   for (const Part& part : parts_of(*line.scenario, line.ranks)) {
     search.part = part;
     Result<FoundMap> found = search_map(search, runner);
     if (!found) return failed(found.status());
     optimum.time += static_cast<double>(found.value().time) * static_cast<double>(part.times);
-    all.push_back(found.value());
-    if (!warm) {
-      if (Status status = pay({found.value()}); !status.ok()) return status;
-      optimum.changes += part.times;
-    }
-    optimum.parts.emplace_back(part, std::move(found).value());
+    optimum.parts.push_back(part);
+    optimum.maps.push_back(std::move(found).value());
+    if (warm) continue;
+    if (Status status = pay({&optimum.maps.back(), 1}); !status.ok()) return status;
+    optimum.changes += part.times;
   }
   if (warm) {
     search.part = *warm;
-    if (Status status = pay(all); !status.ok()) return status;
+    if (Status status = pay(optimum.maps); !status.ok()) return status;
   }
   optimum.paid = std::max(optimum.paid, optimum.time);
   return optimum;
 }
 
-std::optional<double> ratio_of(const ComparedLine& line, double optimum,
-                               const std::string& policy) {
-  const std::optional<double> time = line.time(policy);
+std::optional<double> ratio_of(const std::optional<double>& time, double optimum) {
   if (!time || optimum <= 0) return std::nullopt;
   return *time / optimum;
 }
@@ -88,12 +86,12 @@ std::string ratios(const Lines& lines, std::uint32_t ranks,
   for (const std::string& policy : policies) rows[0].push_back(policy);
   for (const auto& [line, optimum] : lines) {
     if (line->ranks != ranks) continue;
-    std::vector<std::string> row = {std::string(line->scenario->title), line->budget,
+    std::vector<std::string> row = {line->scenario->title, line->budget,
                                     fmt::format("{:.3f} ms", optimum.time / 1e9),
                                     fmt::format("{:.3f} ms", optimum.paid / 1e9)};
     for (const std::string& policy : policies) {
-      const std::optional<double> free = ratio_of(*line, optimum.time, policy);
-      const std::optional<double> paid = ratio_of(*line, optimum.paid, policy);
+      const std::optional<double> free = ratio_of(line->time(policy), optimum.time);
+      const std::optional<double> paid = ratio_of(line->time(policy), optimum.paid);
       row.push_back(paid ? fmt::format("{:.2f}, {:.2f}", *free, *paid) : "failed");
     }
     rows.push_back(std::move(row));
@@ -124,14 +122,14 @@ std::vector<std::string> summary_row(const Lines& lines, std::uint32_t ranks,
   double logs = 0, clipped = 0, worst = 0;
   std::size_t ran = 0, good = 0;
   for (const auto& [line, optimum] : lines) {
-    const std::optional<double> time = time_of(*line, optimum);
-    if (line->ranks != ranks || !time) continue;
-    const double ratio = *time / (pays ? optimum.paid : optimum.time);
+    const std::optional<double> ratio =
+        ratio_of(time_of(*line, optimum), pays ? optimum.paid : optimum.time);
+    if (line->ranks != ranks || !ratio) continue;
     ++ran;
-    logs += std::log(ratio);
-    clipped += std::log(std::max(ratio, 1.0));
-    worst = std::max(worst, ratio);
-    if (ratio <= 1.1) ++good;
+    logs += std::log(*ratio);
+    clipped += std::log(std::max(*ratio, 1.0));
+    worst = std::max(worst, *ratio);
+    if (*ratio <= 1.1) ++good;
   }
   if (ran == 0) return {};
   const auto mean = [ran](double sum) {
@@ -177,9 +175,10 @@ std::string maps(const Lines& lines, std::uint32_t ranks) {
                 "DC-RDMA", "RC-RDMA", "DC initiators", "maps simulated"}};
   for (const auto& [line, optimum] : lines) {
     if (line->ranks != ranks) continue;
-    for (const auto& [part, found] : optimum.parts) {
+    for (std::size_t i = 0; i < optimum.parts.size(); ++i) {
+      const FoundMap& found = optimum.maps[i];
       std::vector<std::string> row = {
-          std::string(line->scenario->title), line->budget, part.name, found.start,
+          line->scenario->title, line->budget, optimum.parts[i].name, found.start,
           fmt::format("{:.3f}", static_cast<double>(found.time) /
                                     std::max(static_cast<double>(found.best_start), 1.0))};
       for (const double share : found.shares) row.push_back(fmt::format("{:.0f} %", 100 * share));
@@ -276,7 +275,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       page_of(lines, sizes, policies.value(), options, simulations.value(), setup),
       ratio_plots(compared.value(), sizes, policies.value(), "best maps, set up",
                   [&](std::size_t line, const std::string& policy) {
-                    return ratio_of(*lines[line].first, lines[line].second.paid, policy);
+                    return ratio_of(lines[line].first->time(policy), lines[line].second.paid);
                   })};
 }
 

@@ -33,7 +33,7 @@ std::string table(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
   for (const std::string& policy : policies) rows[0].push_back(policy);
   for (const ComparedLine& line : lines) {
     if (line.ranks != ranks) continue;
-    std::vector<std::string> row = {std::string(line.scenario->title), line.budget,
+    std::vector<std::string> row = {line.scenario->title, line.budget,
                                     line.results.empty() ? "-" : milliseconds(line.best())};
     for (const std::string& policy : policies) {
       const std::optional<double> ratio = line.ratio(policy);
@@ -229,7 +229,7 @@ Plot ratio_plot(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const ComparedLine& line = lines[i];
     if (line.ranks != ranks) continue;
-    const std::string title(line.scenario->title);
+    const std::string& title = line.scenario->title;
     if (plot.rows.empty() || plot.rows.back() != title) plot.rows.push_back(title);
     if (std::find(budgets.begin(), budgets.end(), line.budget) == budgets.end()) {
       budgets.push_back(line.budget);

@@ -111,11 +111,7 @@ class Judge {
           return cold ? b(rank) : established(rank, a, b);
         });
     if (!outcome) return outcome.status();
-    Timed sum;
-    for (const Phase& phase : timed.value().phases->list()) {
-      if (phase.name == "warmup") continue;
-      sum.time += static_cast<double>(phase.end - phase.begin);
-    }
+    const Timed sum = timed_phases(timed.value().phases->list());
     return Played{sum.time / factor, std::move(outcome).value()};
   }
   // A map that cannot be played is never the best.
@@ -321,26 +317,25 @@ Result<FoundMap> search_map(const SearchOptions& options, const Runner& runner) 
   }
   found.best_start = static_cast<Picoseconds>(first_time);
   found.time = static_cast<Picoseconds>(time);
-  for (const NamedMap& start : starts.value()) found.starts.push_back(start.map);
+  for (const NamedMap& start : starts.value()) found.maps.push_back(start.map);
+  found.maps.push_back(best->map);
   found.directions = room.directions();
-  found.map = best->map;
   found.initiators = best->initiators;
   found.shares = shares_of(best->map, room.directions());
   found.simulations = judge.simulations();
   return found;
 }
 
-Result<Picoseconds> time_with_setup(const SearchOptions& options,
-                                    const std::vector<FoundMap>& found, const Runner& runner) {
+Result<Picoseconds> time_with_setup(const SearchOptions& options, std::span<const FoundMap> found,
+                                    const Runner& runner) {
   const std::uint32_t ranks = options.place.ranks;
   Judge judge(options, runner);
   double best = std::numeric_limits<double>::infinity();
-  const auto judged = [&](const auto& map_of, std::uint64_t initiators) {
+  const auto judged = [&](std::size_t map, std::uint64_t initiators) {
     ChannelMap together(ranks);
     for (const FoundMap& one : found) {
-      const ChannelMap& map = map_of(one);
       for (const Direction& d : one.directions) {
-        together.set(d.source, d.destination, map.at(d.source, d.destination));
+        together.set(d.source, d.destination, one.maps[map].at(d.source, d.destination));
       }
     }
     best = std::min(best, judge.cold_time(together, initiators));
@@ -348,14 +343,10 @@ Result<Picoseconds> time_with_setup(const SearchOptions& options,
   std::set<std::uint64_t> initiators;
   for (const FoundMap& one : found) initiators.insert(one.initiators);
   for (const std::uint64_t count : initiators) {
-    judged([](const FoundMap& one) -> const ChannelMap& { return one.map; }, count);
-    for (std::size_t i = 0; i < found.front().starts.size(); ++i) {
-      judged([i](const FoundMap& one) -> const ChannelMap& { return one.starts[i]; }, count);
-    }
+    for (std::size_t map = 0; map < found.front().maps.size(); ++map) judged(map, count);
   }
-  const std::uint64_t most = std::min<std::uint64_t>(ranks, kMostInitiators);
-  for (const std::size_t i : {kDcSendRecv, kDcRdma}) {  // what needs few set-ups
-    judged([i](const FoundMap& one) -> const ChannelMap& { return one.starts[i]; }, most);
+  for (const std::size_t map : {kDcSendRecv, kDcRdma}) {  // what needs few set-ups
+    judged(map, std::min<std::uint64_t>(ranks, kMostInitiators));
   }
   if (std::isinf(best)) return Status{Code::internal, "no map can be played with its set-up"};
   return static_cast<Picoseconds>(best);

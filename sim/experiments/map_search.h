@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,11 +80,10 @@ struct SearchOptions {
 };
 
 struct FoundMap {
-  Picoseconds time = 0;        // of the part, at full length
-  Picoseconds best_start = 0;  // of the map that the search began with, likewise
-  std::string start;           // that map, in words
-  ChannelMap map{0};
-  std::vector<ChannelMap> starts;     // all that the search could begin with
+  Picoseconds time = 0;               // of the part, at full length
+  Picoseconds best_start = 0;         // of the map that the search began with, likewise
+  std::string start;                  // that map, in words
+  std::vector<ChannelMap> maps;       // all that the search could begin with, then the best
   std::vector<Direction> directions;  // those with messages
   std::uint64_t initiators = 0;       // DC initiators a rank
   std::vector<double> shares;         // of the messages, by ChannelKind up to rc_rdma
@@ -96,7 +96,7 @@ struct FoundMap {
 // begins: each channel is requested at its first message, that of the warm-up if there is one. Of
 // the maps found for its stretches together, and of their starting maps.
 [[nodiscard]] Result<Picoseconds> time_with_setup(const SearchOptions& options,
-                                                  const std::vector<FoundMap>& found,
+                                                  std::span<const FoundMap> found,
                                                   const Runner& runner);
 
 // Maps to begin with, each with its name.

@@ -149,9 +149,9 @@ StudyOptions begin_study(const ExperimentOptions& options, std::uint32_t ranks,
   return study;
 }
 
-Timed timed_phases(const PolicyResult& result) {
+Timed timed_phases(std::span<const Phase> phases) {
   Timed timed;
-  for (const Phase& p : result.phases) {
+  for (const Phase& p : phases) {
     if (p.name == "warmup") continue;
     timed.time += static_cast<double>(p.end - p.begin);
     timed.messages += static_cast<double>(p.messages);

@@ -68,7 +68,10 @@ struct Timed {
   double time = 0;  // picoseconds
   double messages = 0;
 };
-[[nodiscard]] Timed timed_phases(const PolicyResult& result);
+[[nodiscard]] Timed timed_phases(std::span<const Phase> phases);
+[[nodiscard]] inline Timed timed_phases(const PolicyResult& result) {
+  return timed_phases(result.phases);
+}
 
 // Of the process that had most of that kind; bytes.
 [[nodiscard]] std::uint64_t largest_of(const Outcome& outcome, MemoryKind kind);

@@ -114,9 +114,9 @@ TEST(MapSearch, PaysSetUpBeforeOrInThePart) {
   SearchOptions options = search("onetoall", {{"messages", "3000"}}, "32MiB");
   const Result<FoundMap> found = search_map(options, run);
   ASSERT_TRUE(found.ok()) << found.status().text();
-  const Result<Picoseconds> cold = time_with_setup(options, {found.value()}, run);
+  const Result<Picoseconds> cold = time_with_setup(options, {&found.value(), 1}, run);
   options.part.options.emplace_back("warmup", "120000");
-  const Result<Picoseconds> warm = time_with_setup(options, {found.value()}, run);
+  const Result<Picoseconds> warm = time_with_setup(options, {&found.value(), 1}, run);
   ASSERT_TRUE(cold.ok() && warm.ok());
   EXPECT_GT(static_cast<double>(cold.value()), 1.05 * static_cast<double>(found.value().time));
   EXPECT_NEAR(static_cast<double>(warm.value()), static_cast<double>(found.value().time),
@@ -142,7 +142,7 @@ TEST(MapSearch, PlaysAProgramOfItsOwnAtFullLength) {
   std::uint64_t messages = 0;
   for (const Direction& d : found.value().directions) messages += d.messages;
   EXPECT_GE(messages, 2000U);
-  EXPECT_GT(time_with_setup(options, {found.value()}, run).value(), found.value().time);
+  EXPECT_GT(time_with_setup(options, {&found.value(), 1}, run).value(), found.value().time);
 }
 
 // Each direction has the channel of the part in which it has messages.
@@ -157,7 +157,8 @@ TEST(MapSearch, PlaysTheMapsOfAllPartsTogether) {
       "repeat",
       {{"messages_out", "2000"}, {"messages_in", "2000"}, {"times", "2"}, {"warmup", "40"}},
       1};
-  const Result<Picoseconds> both = time_with_setup(options, {out.value(), in.value()}, run);
+  const std::vector<FoundMap> parts = {out.value(), in.value()};
+  const Result<Picoseconds> both = time_with_setup(options, parts, run);
   ASSERT_TRUE(both.ok()) << both.status().text();
   const double alone = static_cast<double>(2 * (out.value().time + in.value().time));
   EXPECT_NEAR(static_cast<double>(both.value()), alone, 0.1 * alone);
