@@ -109,6 +109,11 @@ void Startup::limits_from_costs() {
     const std::uint64_t each = context_.rc_bytes + settings.ring_entries * settings.ring_entry_size;
     allow(std::clamp<std::uint64_t>(context_.account.budget() / each, 1, settings.max_channels));
   }
+  if (!settings.is_given("receive_buffers")) {
+    // A burst of a message from each process finds receives, once the queue has grown.
+    const std::uint64_t most = context_.account.budget() / (16 * settings.ring_entry_size);
+    settings.receive_buffers = std::max(settings.receive_buffers, std::min(job_processes(), most));
+  }
   constexpr std::uint64_t kFewest = 4;
   const auto too_many = [&] {
     return dc_pool_bytes(Object::dc_data_pool, settings.data_qps, 0) >

@@ -41,6 +41,7 @@ struct CreditGrant {
   std::uint16_t target = 0;
   bool counted : 1 = false;  // a message arrived: the grant is part of the sum
   bool waiting : 1 = false;  // in the queue of peers that are out of credits
+  bool served : 1 = false;   // in the queue of those that got credits while others waited
   bool closed : 1 = false;   // the peer is lost
 };
 static_assert(sizeof(CreditGrant) == 28);
@@ -123,6 +124,7 @@ class SrqFlowControl {
       grant.waiting = false;
       if (grant.closed || !is_out(grant)) continue;
       give(grant, std::min(batch, most - rput_sends_));
+      watch(grant);
       if (waiting_.empty()) next_sweep_ = INT64_MAX;
       return &grant;
     }
@@ -132,11 +134,18 @@ class SrqFlowControl {
 
   // When sweep() is due, ns; INT64_MAX: no peer waits.
   [[nodiscard]] Nanoseconds next_sweep() const noexcept { return next_sweep_; }
-  // Looks at some of `count` grants, `grant_of` by index, and reclaims credits of silent peers.
-  // serve(true) follows, then end_sweep().
+  // Reclaims credits of silent peers: of all that were served, and of some of `count` grants,
+  // `grant_of` by index, which may have had theirs before. serve(true) follows, then end_sweep().
   template <class GrantOf>
   void sweep(std::size_t count, GrantOf&& grant_of) {
     ++sweep_;
+    for (std::size_t n = served_.size(); n > 0; --n) {
+      CreditGrant& grant = *served_.front();
+      served_.pop_front();
+      grant.served = false;
+      reclaim(grant);
+      if (!grant.closed && !is_out(grant) && grant.uncounted == 0) watch(grant);
+    }
     for (std::size_t n = std::min(kSweep, count); n > 0; --n) {
       sweep_at_ = sweep_at_ + 1 < count ? sweep_at_ + 1 : 0;
       reclaim(grant_of(sweep_at_));
@@ -247,6 +256,12 @@ class SrqFlowControl {
     ++waits_;
     if (next_sweep_ == INT64_MAX) next_sweep_ = clock_.now() + kSweepEvery;
   }
+  // The next sweep looks at it, however many peers there are.
+  void watch(CreditGrant& grant) {
+    if (grant.served) return;
+    grant.served = true;
+    served_.push_back(&grant);
+  }
   // What it has not used, and what it was not told of.
   void reclaim(CreditGrant& grant) noexcept {
     if (grant.closed || is_out(grant) || sweep_ - grant.sweep < kSilent) return;
@@ -269,6 +284,7 @@ class SrqFlowControl {
   std::uint32_t messages_since_low_ = 0;    // since the low watermark was armed
   std::uint32_t messages_while_low_ = 0;    // since the queue was last not low
   std::deque<CreditGrant*> waiting_;        // out of credits, in the order of service
+  std::deque<CreditGrant*> served_;         // have credits, which may be reclaimed
   std::size_t sweep_at_ = 0;
   std::uint32_t sweep_ = 0;  // the number of the last one
   Nanoseconds next_sweep_ = INT64_MAX;

@@ -6,6 +6,7 @@
 #include "sim/formats/profile_file.h"
 #include "sim/runtime/simulation.h"
 #include "sim/study/study.h"
+#include "tests/support/memory_line.h"
 
 namespace turnout::sim {
 namespace {
@@ -67,6 +68,35 @@ TEST(Incast, OfMoreSourcesThanReceivesTakesTurns) {
   ASSERT_EQ(shared.messages, std::uint64_t{kSources} * kMessages);
   EXPECT_GT(shared.reports[0].shared_receives.credit_waits, 0u);
   EXPECT_LT(5 * retries(shared), retries(free));
+}
+
+// Of the data receives that rank 0 ever had.
+std::uint64_t most_receives(const std::string& policy, const std::string& budget) {
+  constexpr std::uint64_t kReceive = 4096, kControlReceives = 256 * 256;  // bytes
+  Options options;
+  options.ranks = 400;
+  options.keep_latencies = false;
+  options.keep_reports = true;
+  options.profile.processor_entry = hca::kMicrosecond;  // slower than messages come
+  options.settings = {{"policy", policy}, {"memory_budget", budget}};
+  auto result = run(options, [](Rank rank) -> Task {
+    for (int message = 0; message < 16; ++message) {
+      for (std::uint32_t source = 1; rank.id() == 0 && source < rank.size(); ++source)
+        co_await rank.wait(co_await rank.irecv(source, 8, 1));
+      if (rank.id() != 0) co_await rank.wait(co_await rank.isend(0, 8, 1));
+    }
+  });
+  EXPECT_TRUE(result.ok()) << result.status().text();
+  if (!result.ok()) return 0;
+  const MemoryLine line = memory_line(result.value().reports[0], MemoryKind::receive_buffers);
+  return (line.peak - kControlReceives) / kReceive;
+}
+
+TEST(Incast, OfAWholeJobGetsAReceiveForEachWithinASixteenthOfTheBudget) {
+  EXPECT_EQ(most_receives("turnout", "256MiB"), 400u);
+  EXPECT_EQ(most_receives("turnout", "20MiB"), 320u);
+  EXPECT_EQ(most_receives("turnout", "12MiB"), 256u);
+  EXPECT_EQ(most_receives("aqps", "256MiB"), 256u);
 }
 
 }  // namespace

@@ -206,6 +206,21 @@ TEST(SrqFlowControl, CreditsOfSilentPeersAreReclaimed) {
   EXPECT_TRUE(was_reclaimed || busy.grant.granted <= 4u);
 }
 
+// Each of many has used what it had, and will not use what it gets: credits pass from one to the
+// other at the pace of the limit, however many there are.
+TEST(SrqFlowControl, SilentPeersThatWereServedDoNotHoldUpManyOthers) {
+  constexpr std::size_t kSenders = 2000, kAtATime = 48 / 4;  // 48 of 64 receives are safe
+  Flow flow(kSenders, kSafe, 64);
+  for (Sender& sender : flow.senders) {
+    while (sender.credits > 0) flow.send(sender);
+    while (sender.arrived > 0) flow.receive(sender);
+  }
+  ASSERT_GT(flow.control.waits(), kSenders - kAtATime - 1);
+  std::size_t sweeps = 0;
+  for (; flow.control.has_waiting() && sweeps < 10 * kSenders; ++sweeps) flow.sweep();
+  EXPECT_LE(sweeps, kSenders / kAtATime + 2);
+}
+
 TEST(SrqFlowControl, TheCreditsOfALostPeerReachTheOthers) {
   Flow flow(2, kSafe, 8);  // 6 are safe, and the first has them all
   for (Sender& sender : flow.senders) {
