@@ -56,11 +56,25 @@ void write_entry(Entry& out, const Completion& c) noexcept {
   if constexpr (std::is_same_v<Entry, fi_cq_tagged_entry>) out.tag = c.tag;
 }
 
+template <class Entry>
+[[gnu::always_inline]] inline std::size_t take_entries(Cq::Source& source, Entry* out,
+                                                       std::size_t count, fi_addr_t* addresses) {
+  CompletionQueue& queue = source.queue;
+  std::size_t n = 0;
+  while (n < count && queue.size() != 0) {
+    const Completion& c = queue.front();
+    write_entry(out[n], c);
+    if (addresses != nullptr) addresses[n] = source.name_of(c.source);
+    queue.pop();
+    ++n;
+  }
+  return n;
+}
+
 // Successes first, so that a failure is seen after what had ended before it; a queue is drained
 // before progress is made, so successes cannot hide a failure for long.
 template <class Entry>
-[[gnu::always_inline]] inline ssize_t read_locked(Cq& cq, void* buffer, std::size_t count,
-                                                  fi_addr_t* addresses) {
+ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresses) {
   cq.domain.count_call();
   auto* out = static_cast<Entry*>(buffer);
   std::size_t n = 0;
@@ -69,15 +83,7 @@ template <class Entry>
     CompletionQueue& queue = source->queue;
     if ((queue.size() == 0 || count == 0) && source->endpoint != nullptr)
       source->endpoint->progress();
-    while (n < count && queue.size() != 0) {
-      const Completion& c = queue.front();
-      write_entry(out[n], c);
-      if (addresses != nullptr) {
-        addresses[n] = source->name_of(c.source);
-      }
-      queue.pop();
-      ++n;
-    }
+    n += take_entries(*source, out + n, count - n, addresses == nullptr ? nullptr : addresses + n);
     failed |= queue.has_error();
   }
   if (n != 0) return static_cast<ssize_t>(n);
@@ -86,20 +92,47 @@ template <class Entry>
   return -FI_EAGAIN;
 }
 
+// The same of a queue with one source, at least one entry, and nothing to lock.
+template <class Entry>
+[[gnu::always_inline]] inline ssize_t read_alone(Cq::Source& source, void* buffer,
+                                                 std::size_t count, fi_addr_t* addresses) {
+  CompletionQueue& queue = source.queue;
+  if (queue.size() == 0) {
+    if (source.endpoint != nullptr) source.endpoint->progress();
+    if (queue.size() == 0) return queue.has_error() ? -FI_EAVAIL : -FI_EAGAIN;
+  }
+  return static_cast<ssize_t>(take_entries(source, static_cast<Entry*>(buffer), count, addresses));
+}
+
+template <class Entry>
+[[gnu::noinline]] ssize_t read_shared(Cq& cq, void* buffer, std::size_t count,
+                                      fi_addr_t* addresses) {
+  ssize_t n = 0;
+  bool others_first = false;
+  {
+    const Guard guard(cq.domain.lock);
+    others_first = cq.domain.read([&] {
+      n = read_locked<Entry>(cq, buffer, count, addresses);
+      return n != -FI_EAGAIN;
+    });
+  }
+  if (others_first) [[unlikely]]
+    sched_yield();
+  return n;
+}
+
 template <class Entry>
 ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* addresses) {
   return contain([&]() __attribute__((always_inline))->ssize_t {
     Cq& cq = Cq::of(f);
+    Cq::Source* const only = cq.only;
+    if (only == nullptr || cq.domain.lock != nullptr || count == 0) [[unlikely]]
+      return read_shared<Entry>(cq, buffer, count, addresses);
     ssize_t n = 0;
-    bool others_first = false;
-    {
-      const Guard guard(cq.domain.lock);
-      others_first = cq.domain.read([&]() __attribute__((always_inline)) {
-        n = read_locked<Entry>(cq, buffer, count, addresses);
-        return n != -FI_EAGAIN;
-      });
-    }
-    if (others_first) [[unlikely]]
+    if (cq.domain.read([&]() __attribute__((always_inline)) {
+          n = read_alone<Entry>(*only, buffer, count, addresses);
+          return n != -FI_EAGAIN;
+        })) [[unlikely]]
       sched_yield();
     return n;
   });
@@ -272,6 +305,7 @@ void Cq::leave(DataPath& endpoint) noexcept {
   }
   if (peer == nullptr) return;
   std::erase_if(sources, [](const auto& source) { return source->endpoint == nullptr; });
+  note_only();
 }
 
 CompletionQueue& Cq::join(DataPath& endpoint) {
@@ -283,6 +317,7 @@ CompletionQueue& Cq::join(DataPath& endpoint) {
     return s->endpoint == nullptr && s->queue.size() == 0 && !s->queue.has_error();
   });
   sources.push_back(std::make_unique<Source>(Source{&endpoint, CompletionQueue(expected)}));
+  note_only();
   return sources.back()->queue;
 }
 

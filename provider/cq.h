@@ -50,6 +50,7 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   std::string error_text;            // of the error entry read last
   int error_number = 0;              // its prov_errno
   std::vector<std::unique_ptr<Source>> sources;
+  Source* only = nullptr;  // of one, which almost every queue has; null: none, or several
   WaitHandle wait;
   unsigned poll_sets = 0;        // that it is in
   std::unique_ptr<PeerCq> peer;  // of one opened with FI_PEER, null: of others
@@ -79,6 +80,9 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   void progress();
 
   static int open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context);
+
+ private:
+  void note_only() noexcept { only = sources.size() == 1 ? sources.front().get() : nullptr; }
 };
 
 // The FI_* flags of an entry for the core's CompletionFlag bits.
