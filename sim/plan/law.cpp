@@ -176,11 +176,13 @@ std::optional<Law> best_of(std::span<const Of> shapes, SizeValues values) {
   return best;
 }
 
+// Of laws of points that are cut: relative, and points of a piece, below which they say little.
+constexpr double kSame = 1e-9, kFewestPieces = 4;
+
 // Points along an edge that were cut among ranks, rounded up. Three sizes that agree to the byte
 // are no chance.
 std::optional<Law> fit_cut(SizeValues values, std::span<const Of> shapes) {
   constexpr std::uint32_t kMostPoints = 8192;
-  constexpr double kSame = 1e-9, kFewestPieces = 4;
   if (values.size() < 3) return std::nullopt;
   for (const Of of : shapes) {
     if (of < Of::cut_columns) continue;
@@ -288,6 +290,28 @@ Law fit_amount(SizeValues values, std::span<const Law::Of> first) {
     return *best;
   }
   return best_of(kAmounts, values).value_or(Law{Of::constant, values.back().second, 0, 1, 1});
+}
+
+std::optional<Law> as_cut(const Law& law, std::uint32_t points,
+                          std::span<const std::uint32_t> sizes) {
+  constexpr std::array kAlong = {
+      std::pair{Of::inverse_columns, Of::cut_columns}, std::pair{Of::inverse_rows, Of::cut_rows},
+      std::pair{Of::inverse_edge, Of::cut_edge}, std::pair{Of::inverse_cells, Of::cut_cells},
+      std::pair{Of::inverse, Of::cut_ranks}};
+  const auto* const along = std::find_if(kAlong.begin(), kAlong.end(),
+                                         [&](const auto& pair) { return pair.first == law.of; });
+  if (along == kAlong.end() || law.rest != 0 || law.other_factor != 0 || sizes.empty())
+    return std::nullopt;
+  Law cut;
+  cut.of = along->second;
+  cut.points = points;
+  cut.factor = law.at(sizes.front()) / shape(cut.of, sizes.front(), points);
+  cut.left_out = law.left_out;
+  const bool same = std::all_of(sizes.begin(), sizes.end(), [&](std::uint32_t n) {
+    return shape(cut.of, n, points) >= kFewestPieces &&
+           std::abs(cut.at(n) - law.at(n)) <= kSame * law.at(n);
+  });
+  return same ? std::optional(cut) : std::nullopt;
 }
 
 Law fit_measured(SizeValues values) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -66,6 +67,10 @@ using SizeValues = std::span<const std::pair<std::uint32_t, double>>;  // by num
 // Bytes and computation. At least one value. `first`: what is tried before all others, and taken
 // if it is nearly right.
 [[nodiscard]] Law fit_amount(SizeValues values, std::span<const Law::Of> first = {});
+// The law of an edge of so many points that is cut along the same axis, if at these sizes it gives
+// the same amounts as this one, which divides without a remainder. None: it does not.
+[[nodiscard]] std::optional<Law> as_cut(const Law& law, std::uint32_t points,
+                                        std::span<const std::uint32_t> sizes);
 // Measured times: the sum of two of what is divided among the ranks, what each rank does, what it
 // does in each step of a tree and what it does for each other rank.
 [[nodiscard]] Law fit_measured(SizeValues values);

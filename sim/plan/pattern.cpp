@@ -121,6 +121,14 @@ struct Sizes {
   bool whole_only = false;
 };
 
+template <class Visit>
+void for_each_node(std::vector<Node>& nodes, Visit&& visit) {
+  for (Node& node : nodes) {
+    visit(node);
+    for_each_node(node.body, visit);
+  }
+}
+
 // Computation is measured: it has no exact law, and what a rank that has no neighbour on one side
 // computes stands before another operation than elsewhere. So what is computed in one pass through
 // a loop has one law, is spread over the loop as at the largest size, and is computed by all.
@@ -572,6 +580,18 @@ Result<Pattern> find_pattern(std::span<const Trace> traces) {
   choose_relations(&program);
   pattern.sizes = sizes.ranks;
   pattern.program = Laws(largest, sizes, &pattern).program(program);
+  std::set<std::uint32_t> cuts;
+  for_each_node(pattern.program, [&](Node& node) {
+    if (node.bytes.points != 0) cuts.insert(node.bytes.points);
+  });
+  // A domain is cut along all its axes. Where the recorded sizes divide one without a remainder,
+  // only another one tells.
+  for_each_node(pattern.program, [&](Node& node) {
+    for (const std::uint32_t points : cuts) {
+      if (const std::optional<Law> cut = as_cut(node.bytes, points, pattern.sizes))
+        node.bytes = *cut;
+    }
+  });
   pattern.end_compute =
       fit_measured(of_whole(all, [](const Totals& one) { return one.end_compute; }));
   if (pattern.sizes.size() == 1) {

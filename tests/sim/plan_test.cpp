@@ -494,6 +494,22 @@ TEST(Law, FindsWhatItWasMadeFrom) {
   EXPECT_DOUBLE_EQ(cut.at(128), 40 * 13);
 }
 
+// Columns of 8, 16 and 32 ranks, 4, 4 and 8, say nothing of how 102 points are rounded up; rows,
+// which are 2, 4 and 4, tell their number.
+TEST(Law, OfOneAxisIsCutAsAnotherOneShows) {
+  const std::vector<std::uint32_t> sizes = {8, 16, 32};
+  std::vector<std::pair<std::uint32_t, double>> values;
+  for (const std::uint32_t n : sizes)
+    values.emplace_back(n, 40 * std::ceil(102.0 / balanced(n, 2)[0]));
+  const Law alone = fit_amount(values, std::array{Law::Of::cut_columns, Law::Of::inverse_columns});
+  EXPECT_DOUBLE_EQ(alone.at(128), 40 * 6.5);
+  const std::optional<Law> cut = as_cut(alone, 102, sizes);
+  ASSERT_TRUE(cut);
+  EXPECT_DOUBLE_EQ(cut->at(128), 40 * 7);
+  EXPECT_FALSE(as_cut(alone, 100, sizes)) << "25, 25 and 13";
+  EXPECT_FALSE(as_cut(*cut, 102, sizes)) << "cut already";
+}
+
 TEST(Law, OfMeasuredTimesIsASumOfTwoParts) {
   const auto law_of = [](const std::function<double(double)>& y) {
     std::vector<std::pair<std::uint32_t, double>> values;
