@@ -94,8 +94,8 @@ ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresse
 
 // The same of a queue with one source, at least one entry, and nothing to lock.
 template <class Entry>
-[[gnu::always_inline]] inline ssize_t read_alone(Cq::Source& source, void* buffer,
-                                                 std::size_t count, fi_addr_t* addresses) {
+[[gnu::always_inline]] inline ssize_t read_only_source(Cq::Source& source, void* buffer,
+                                                       std::size_t count, fi_addr_t* addresses) {
   CompletionQueue& queue = source.queue;
   if (queue.size() == 0) {
     if (source.endpoint != nullptr) source.endpoint->progress();
@@ -130,7 +130,7 @@ ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
       return read_shared<Entry>(cq, buffer, count, addresses);
     ssize_t n = 0;
     if (cq.domain.read([&]() __attribute__((always_inline)) {
-          n = read_alone<Entry>(*only, buffer, count, addresses);
+          n = read_only_source<Entry>(*only, buffer, count, addresses);
           return n != -FI_EAGAIN;
         })) [[unlikely]]
       sched_yield();
