@@ -176,8 +176,18 @@ std::optional<Law> best_of(std::span<const Of> shapes, SizeValues values) {
   return best;
 }
 
-// Of laws of points that are cut: relative, and points of a piece, below which they say little.
-constexpr double kSame = 1e-9, kFewestPieces = 4;
+constexpr double kSame = 1e-9;  // relative: of laws of points that are cut
+
+// With which so many points, cut, give all values. Pieces of a few points say little.
+std::optional<double> factor_of_cut(Of of, std::uint32_t points, SizeValues values) {
+  constexpr double kFewestPieces = 4;
+  const double each = values.front().second / shape(of, values.front().first, points);
+  const bool agree = std::all_of(values.begin(), values.end(), [&](const auto& value) {
+    const double piece = shape(of, value.first, points);
+    return piece >= kFewestPieces && std::abs(each * piece - value.second) <= kSame * value.second;
+  });
+  return agree ? std::optional(each) : std::nullopt;
+}
 
 // Points along an edge that were cut among ranks, rounded up. Three sizes that agree to the byte
 // are no chance.
@@ -189,19 +199,14 @@ std::optional<Law> fit_cut(SizeValues values, std::span<const Of> shapes) {
     std::uint32_t least = 0, most = 0;
     double factor = 0;
     for (std::uint32_t points = 2; points <= kMostPoints; ++points) {
-      const double each = values.front().second / shape(of, values.front().first, points);
-      const bool agree = std::all_of(values.begin(), values.end(), [&](const auto& value) {
-        return shape(of, value.first, points) >= kFewestPieces &&
-               std::abs(each * shape(of, value.first, points) - value.second) <=
-                   kSame * value.second;
-      });
-      if (!agree) {
+      const std::optional<double> each = factor_of_cut(of, points, values);
+      if (!each) {
         if (least != 0) break;
         continue;
       }
       if (least == 0) least = points;
       most = points;
-      factor = each;
+      factor = *each;
     }
     if (least == 0) continue;
     Law law;
@@ -302,16 +307,16 @@ std::optional<Law> as_cut(const Law& law, std::uint32_t points,
                                          [&](const auto& pair) { return pair.first == law.of; });
   if (along == kAlong.end() || law.rest != 0 || law.other_factor != 0 || sizes.empty())
     return std::nullopt;
+  std::vector<std::pair<std::uint32_t, double>> values;
+  for (const std::uint32_t n : sizes) values.emplace_back(n, law.at(n));
+  const std::optional<double> factor = factor_of_cut(along->second, points, values);
+  if (!factor) return std::nullopt;
   Law cut;
   cut.of = along->second;
   cut.points = points;
-  cut.factor = law.at(sizes.front()) / shape(cut.of, sizes.front(), points);
+  cut.factor = *factor;
   cut.left_out = law.left_out;
-  const bool same = std::all_of(sizes.begin(), sizes.end(), [&](std::uint32_t n) {
-    return shape(cut.of, n, points) >= kFewestPieces &&
-           std::abs(cut.at(n) - law.at(n)) <= kSame * law.at(n);
-  });
-  return same ? std::optional(cut) : std::nullopt;
+  return cut;
 }
 
 Law fit_measured(SizeValues values) {

@@ -121,14 +121,6 @@ struct Sizes {
   bool whole_only = false;
 };
 
-template <class Visit>
-void for_each_node(std::vector<Node>& nodes, Visit&& visit) {
-  for (Node& node : nodes) {
-    visit(node);
-    for_each_node(node.body, visit);
-  }
-}
-
 // Computation is measured: it has no exact law, and what a rank that has no neighbour on one side
 // computes stands before another operation than elsewhere. So what is computed in one pass through
 // a loop has one law, is spread over the loop as at the largest size, and is computed by all.
@@ -456,10 +448,10 @@ Result<std::vector<Sample>> samples_of(std::span<const Trace> traces) {
   return samples;
 }
 
-// Of all nodes: `found` is called with each.
-template <class Found>
-void for_each_node(const std::vector<Node>& program, Found&& found) {
-  for (const Node& node : program) {
+// `found` is called with each node, which it may change if the program may be.
+template <class Nodes, class Found>
+void for_each_node(Nodes& program, Found&& found) {
+  for (auto& node : program) {
     found(node);
     for_each_node(node.body, found);
   }
