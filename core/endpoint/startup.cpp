@@ -109,11 +109,6 @@ void Startup::limits_from_costs() {
     const std::uint64_t each = context_.rc_bytes + settings.ring_entries * settings.ring_entry_size;
     allow(std::clamp<std::uint64_t>(context_.account.budget() / each, 1, settings.max_channels));
   }
-  if (!settings.is_given("receive_buffers")) {
-    // A burst of a message from each process finds receives, once the queue has grown.
-    const std::uint64_t most = context_.account.budget() / (16 * settings.ring_entry_size);
-    settings.receive_buffers = std::max(settings.receive_buffers, std::min(job_processes(), most));
-  }
   constexpr std::uint64_t kFewest = 4;
   const auto too_many = [&] {
     return dc_pool_bytes(Object::dc_data_pool, settings.data_qps, 0) >
@@ -134,6 +129,18 @@ void Startup::limits_from_costs() {
       return;  // create_queues() reports it
     }
   }
+}
+
+// Receives for a message of each process of the job at once, within a sixteenth of the budget: up
+// to the usual maximum are there from the start, more may be added.
+void Startup::receives_for_job() {
+  Settings& settings = context_.settings;
+  const std::uint64_t most = context_.account.budget() / (16 * settings.ring_entry_size);
+  const std::uint64_t wanted = std::min(job_processes(), most);
+  if (!settings.is_given("receive_first"))
+    receives_at_start_ = std::min(wanted, settings.receive_buffers);
+  if (!settings.is_given("receive_buffers"))
+    settings.receive_buffers = std::max(wanted, settings.receive_buffers);
 }
 
 Status Startup::create_queues() {
@@ -200,6 +207,7 @@ Status Startup::create_queues() {
   for (std::uint32_t i = 0; i < control_buffers; ++i) {
     resources_.to_post_control.push_back(resources_.control_receive_pool.take());
   }
+  shared_receives_.add_at_start(receives_at_start_);
   shared_receives_.post_receives();
   if (!resources_.to_post.empty() || !resources_.to_post_control.empty()) {
     return {Code::system, "posting the initial receives failed; see the log"};
@@ -388,14 +396,16 @@ Status Startup::start() {
   const PolicyOverride* const simulated = context_.simulation.policy;
   context_.traits.prepares =
       context_.traits.uses_feedback || (simulated != nullptr && simulated->prepares);
-  context_.traits.writes_credits =
-      context_.traits.uses_feedback || (simulated != nullptr && simulated->writes_credits);
+  const bool flow_control =
+      context_.traits.uses_feedback || (simulated != nullptr && simulated->flow_control);
+  context_.traits.writes_credits = flow_control;
   context_.traits.never_connects = settings.policy == "static:ud-sendrecv";
   context_.rendezvous = rendezvous_named(settings.rendezvous).value_or(Rendezvous::getcqe);
   operations_.rdma.set_posts_in_progress(settings.progress_thread > 0 &&
                                          context_.device->is_between_processes());
   operations_.rtr.configure(settings.rtr_sentinel == "set", context_.address.id);
   context_.statistics.use(context_.simulation.statistics);
+  if (flow_control) receives_for_job();
   if (context_.traits.uses_feedback) {
     limits_from_costs();
     context_.feedback.configure(settings.data_qps, !context_.over_datagrams());

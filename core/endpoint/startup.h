@@ -30,6 +30,7 @@ class Startup : ComponentsUser {
   void take_rank();
   void use_prediction();
   void limits_from_costs();
+  void receives_for_job();
   [[nodiscard]] std::uint64_t credits_beside(std::uint64_t data) const noexcept;
   // So many that send data, with those that return credits beside them.
   void use_initiators(std::uint64_t data) noexcept;
@@ -55,7 +56,8 @@ class Startup : ComponentsUser {
     return static_cast<std::uint64_t>(std::max(launcher_.ranks, 0));
   }
 
-  LauncherIdentity launcher_;  // what a simulation says in its place
+  LauncherIdentity launcher_;            // what a simulation says in its place
+  std::uint64_t receives_at_start_ = 0;  // if there is room for more than first_receives()
 };
 
 }  // namespace turnout

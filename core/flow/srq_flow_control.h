@@ -66,7 +66,7 @@ class SrqFlowControl {
 
   explicit SrqFlowControl(Clock& clock) noexcept : clock_(clock) {}
   void configure(const Limits& limits) noexcept {
-    assert(rput_sends_ == 0);
+    assert(granted_ == 0);
     limits_ = limits;
     if (limits.rule == Rule::safe) grant_limit_ = 0;
   }
@@ -81,7 +81,7 @@ class SrqFlowControl {
       count_again(grant);
     if (grant.granted > 0) {  // otherwise the peer sent more than it may
       --grant.granted;
-      --rput_sends_;
+      --granted_;
     }
     count_message();
     return grant_more(grant);
@@ -94,7 +94,7 @@ class SrqFlowControl {
   void count_uncredited(CreditGrant& grant) noexcept {
     count(grant);
     ++grant.granted;
-    ++rput_sends_;
+    ++granted_;
   }
   // The sender says that the message used its last credit.
   void used_last_credit(CreditGrant& grant) noexcept {
@@ -115,15 +115,15 @@ class SrqFlowControl {
   // get fewer than usual, as no more may be returned.
   [[nodiscard]] CreditGrant* serve(bool few) {
     const std::uint32_t most = limit();
-    while (!waiting_.empty() && rput_sends_ < most) {
+    while (!waiting_.empty() && granted_ < most) {
       CreditGrant& grant = *waiting_.front();
       const std::uint32_t batch =
           std::min<std::uint32_t>(grant.target, std::max(most / kBatches, 1u));
-      if (most - rput_sends_ < batch && !few) return nullptr;
+      if (most - granted_ < batch && !few) return nullptr;
       waiting_.pop_front();
       grant.waiting = false;
       if (grant.closed || !is_out(grant)) continue;
-      give(grant, std::min(batch, most - rput_sends_));
+      give(grant, std::min(batch, most - granted_));
       watch(grant);
       if (waiting_.empty()) next_sweep_ = INT64_MAX;
       return &grant;
@@ -159,13 +159,13 @@ class SrqFlowControl {
   static void close(CreditGrant& grant) noexcept { grant.closed = true; }
   void forget(CreditGrant& grant) noexcept {
     assert(grant.closed);
-    rput_sends_ -= grant.granted - grant.uncounted;
+    granted_ -= grant.granted - grant.uncounted;
     grant.granted = grant.uncounted = 0;
   }
 
   [[nodiscard]] std::uint32_t first() const noexcept { return limits_.first; }
   // More is granted than the queue has or may be given.
-  [[nodiscard]] bool is_overcommitted() const noexcept { return rput_sends_ > safe_limit(); }
+  [[nodiscard]] bool is_overcommitted() const noexcept { return granted_ > safe_limit(); }
   [[nodiscard]] std::uint64_t waits() const noexcept { return waits_; }
 
  private:
@@ -198,7 +198,7 @@ class SrqFlowControl {
       return;
     grant.counted = true;
     grant.granted = grant.target = limits_.first;
-    rput_sends_ += grant.granted;
+    granted_ += grant.granted;
   }
   // While the low watermark is armed, no message left the queue low.
   void count_message() noexcept {
@@ -217,12 +217,12 @@ class SrqFlowControl {
         std::min(std::max(grant_limit_, safe) + std::max(safe / kCareful, 1u), kMostGranted);
   }
   void count_again(CreditGrant& grant) noexcept {
-    rput_sends_ += grant.uncounted;
+    granted_ += grant.uncounted;
     grant.uncounted = 0;
   }
   void give(CreditGrant& grant, std::uint32_t credits) noexcept {
     grant.granted += credits;
-    rput_sends_ += credits;
+    granted_ += credits;
     grant.unreported += credits;
   }
   void grant_to_target(CreditGrant& grant) noexcept {
@@ -230,8 +230,8 @@ class SrqFlowControl {
     // What it retains is beside its target, but part of its share.
     const std::uint32_t share =
         std::min<std::uint32_t>(grant.target + grant.retained, limits_.most);
-    if (!waiting_.empty() || rput_sends_ >= most || grant.granted >= share) return;
-    give(grant, std::min(share - grant.granted, most - rput_sends_));
+    if (!waiting_.empty() || granted_ >= most || grant.granted >= share) return;
+    give(grant, std::min(share - grant.granted, most - granted_));
   }
   // Up to the peer's target, unless others wait for what is free. True if it is worth a message. If
   // that is for half of its credits, they double from then on.
@@ -270,7 +270,7 @@ class SrqFlowControl {
     const std::uint32_t unreported = std::exchange(grant.unreported, 0);
     grant.granted -= unreported;
     grant.uncounted = grant.granted - grant.retained;
-    rput_sends_ -= unreported + grant.uncounted;
+    granted_ -= unreported + grant.uncounted;
   }
   [[nodiscard]] static bool is_out(const CreditGrant& grant) noexcept {
     return grant.granted <= grant.unreported + grant.retained;
@@ -279,7 +279,7 @@ class SrqFlowControl {
   Clock& clock_;
   Limits limits_;
   Queue queue_;
-  std::uint32_t rput_sends_ = 0;            // to all peers
+  std::uint32_t granted_ = 0;               // to all peers
   std::uint32_t grant_limit_ = UINT32_MAX;  // at least what is safe
   std::uint32_t messages_since_low_ = 0;    // since the low watermark was armed
   std::uint32_t messages_while_low_ = 0;    // since the queue was last not low

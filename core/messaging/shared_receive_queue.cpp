@@ -127,6 +127,20 @@ void SharedReceiveQueue::look_after_receives(Nanoseconds now) {
   if (now >= shared_.shrink_at) fewer_receives(now);
 }
 
+// Adds one chunk, so that there are at most so many.
+Status SharedReceiveQueue::add_receives(std::uint64_t most) {
+  ReceivePool& pool = resources_.receive_pool;
+  const std::uint64_t room = most - std::min<std::uint64_t>(most, pool.count());
+  const auto more = static_cast<std::uint32_t>(std::min(context_.settings.receive_growth, room));
+  if (more == 0) return {Code::over_budget, "TURNOUT_RECEIVE_BUFFERS limit reached"};
+  return pool.grow(*context_.device, context_.account, more, peer_table_.reserved_headroom(),
+                   &resources_.to_post);
+}
+
+void SharedReceiveQueue::add_at_start(std::uint64_t wanted) {
+  while (add_receives(wanted).ok()) continue;
+}
+
 // Keeps a chunk that was to be released, or adds one as far as settings and budget allow.
 void SharedReceiveQueue::more_receives(Nanoseconds now) {
   if (resources_.receive_pool.shrinking()) {
@@ -136,14 +150,8 @@ void SharedReceiveQueue::more_receives(Nanoseconds now) {
     shared_.idle_backoff =
         std::min(2 * shared_.idle_backoff, kMostBackoff * context_.settings.receive_idle);
   } else {
-    const auto most = static_cast<std::uint32_t>(context_.settings.receive_buffers);
-    const std::uint32_t room = most - std::min(most, resources_.receive_pool.count());
-    const auto more =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(context_.settings.receive_growth, room));
-    Status status{Code::over_budget, "TURNOUT_RECEIVE_BUFFERS limit reached"};
-    if (more > 0)
-      status = resources_.receive_pool.grow(*context_.device, context_.account, more,
-                                            peer_table_.reserved_headroom(), &resources_.to_post);
+    const std::uint32_t before = resources_.receive_pool.count();
+    const Status status = add_receives(context_.settings.receive_buffers);
     context_.pending.add(Pending::receives);
     if (!status.ok()) {
       TURNOUT_LOG(channel, debug, "shared receive queue not enlarged: {}", status.text());
@@ -153,6 +161,7 @@ void SharedReceiveQueue::more_receives(Nanoseconds now) {
       flow_.low_and_full();
       return;
     }
+    const std::uint32_t more = resources_.receive_pool.count() - before;
     context_.charge(Work::register_memory, std::uint64_t{more} * resources_.receive_pool.size());
     ++shared_.growths;
     shared_.may_grow = resources_.receive_pool.count() < context_.settings.receive_buffers;

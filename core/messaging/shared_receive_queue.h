@@ -29,6 +29,9 @@ class SharedReceiveQueue : Component {
 
   void post_receives();
   void look_after_receives(Nanoseconds now);
+  // Chunks until the queue has `wanted` receives, as far as the budget allows. They are released
+  // like those that are added later.
+  void add_at_start(std::uint64_t wanted);
   void begin_receives() noexcept;
   void begin_flow_control() noexcept;
   [[nodiscard]] SharedReceives& shared() noexcept { return shared_; }
@@ -37,6 +40,7 @@ class SharedReceiveQueue : Component {
   void update_flow_control() noexcept {
     flow_.set_queue({resources_.receive_pool.count(), shared_.may_grow, shared_.armed});
   }
+  [[nodiscard]] Status add_receives(std::uint64_t most);
   void arm_limit() noexcept;
   void more_receives(Nanoseconds now);
   void fewer_receives(Nanoseconds now);

@@ -61,7 +61,9 @@ struct PolicyOverride {
   // Channels are set up as under the policy `turnout`, whatever the policy, to measure what that
   // costs. The policies of papers do as the papers describe.
   bool prepares = false;
-  bool writes_credits = false;  // the same of credits, see credit_words.h
+  // The same of flow control: credits of rings are written (credit_words.h), and the shared receive
+  // queue is that of the job (decision 052).
+  bool flow_control = false;
 };
 
 // Made with the first interval that has messages. `max_bytes`: the budget of the process.

@@ -69,7 +69,7 @@ class Calibration {
     run.settings.insert(run.settings.end(), settings.begin(), settings.end());
     run.settings.emplace_back("policy", policy_of(channel));
     if (options_.datagrams) run.settings.emplace_back("default_transport", "ud");
-    run.prepares = run.writes_credits = true;
+    run.prepares = run.flow_control = true;
     run.check_content = run.keep_reports = run.keep_latencies = false;
     const Result<Outcome> outcome = runner_(run, program);
     if (!outcome) {

@@ -105,7 +105,7 @@ class Judge {
     };
     ++simulations_;
     run.prepares = cold;
-    run.writes_credits = true;
+    run.flow_control = true;
     Result<Outcome> outcome =
         runner_(run, [cold, a = first.value().program, b = timed.value().program](Rank rank) {
           return cold ? b(rank) : established(rank, a, b);

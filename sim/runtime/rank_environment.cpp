@@ -35,7 +35,7 @@ PolicyOverride policy_of(const Options& options) {
   PolicyOverride policy;
   policy.waits_for_connections = options.data_servers;
   policy.prepares = options.prepares;
-  policy.writes_credits = options.writes_credits;
+  policy.flow_control = options.flow_control;
   if (options.first_channel) {
     policy.first_channel = [&options](std::uint64_t from, std::uint64_t to, ChannelKind) {
       return options.first_channel(rank_of(from), rank_of(to));

@@ -60,8 +60,8 @@ struct Options {
   // for everyone, and RC connections are made with such ranks only. Outcome::clients has the
   // others.
   bool data_servers = false;
-  bool prepares = false;        // PolicyOverride::prepares
-  bool writes_credits = false;  // PolicyOverride::writes_credits
+  bool prepares = false;      // PolicyOverride::prepares
+  bool flow_control = false;  // PolicyOverride::flow_control
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
   std::function<void(const hca::Trace&)> trace;

@@ -70,9 +70,14 @@ TEST(Incast, OfMoreSourcesThanReceivesTakesTurns) {
   EXPECT_LT(5 * retries(shared), retries(free));
 }
 
-// Of the data receives that rank 0 ever had.
-std::uint64_t most_receives(const std::string& policy, const std::string& budget) {
+// The most data receives that rank 0 ever had.
+std::uint64_t most_receives(const Outcome& outcome) {
   constexpr std::uint64_t kReceive = 4096, kControlReceives = 256 * 256;  // bytes
+  const MemoryLine line = memory_line(outcome.reports[0], MemoryKind::receive_buffers);
+  return (line.peak - kControlReceives) / kReceive;
+}
+
+std::uint64_t most_receives(const std::string& policy, const std::string& budget) {
   Options options;
   options.ranks = 400;
   options.keep_latencies = false;
@@ -87,9 +92,7 @@ std::uint64_t most_receives(const std::string& policy, const std::string& budget
     }
   });
   EXPECT_TRUE(result.ok()) << result.status().text();
-  if (!result.ok()) return 0;
-  const MemoryLine line = memory_line(result.value().reports[0], MemoryKind::receive_buffers);
-  return (line.peak - kControlReceives) / kReceive;
+  return result.ok() ? most_receives(result.value()) : 0;
 }
 
 TEST(Incast, OfAWholeJobGetsAReceiveForEachWithinASixteenthOfTheBudget) {
@@ -97,6 +100,28 @@ TEST(Incast, OfAWholeJobGetsAReceiveForEachWithinASixteenthOfTheBudget) {
   EXPECT_EQ(most_receives("turnout", "20MiB"), 320u);
   EXPECT_EQ(most_receives("turnout", "12MiB"), 256u);
   EXPECT_EQ(most_receives("aqps", "256MiB"), 256u);
+}
+
+std::uint64_t receives_at_start(std::uint32_t ranks, const NamedValues& settings) {
+  Options options;
+  options.ranks = ranks;
+  options.keep_latencies = false;
+  options.keep_reports = true;
+  options.settings = settings;
+  auto result = run(options, [](Rank) -> Task { co_return; });
+  EXPECT_TRUE(result.ok()) << result.status().text();
+  return result.ok() ? most_receives(result.value()) : 0;
+}
+
+TEST(Incast, OfAWholeJobFindsReceivesFromTheStart) {
+  EXPECT_EQ(receives_at_start(64, {}), 64u);
+  EXPECT_EQ(receives_at_start(200, {}), 200u);
+  EXPECT_EQ(receives_at_start(400, {}), 256u);
+  EXPECT_EQ(receives_at_start(400, {{"memory_budget", "12MiB"}}), 192u);
+  EXPECT_EQ(receives_at_start(400, {{"receive_first", "96"}}), 96u);
+  EXPECT_EQ(receives_at_start(400, {{"receive_buffers", "100"}}), 100u);
+  EXPECT_EQ(receives_at_start(400, {{"receive_growth", "0"}}), 64u);
+  EXPECT_EQ(receives_at_start(400, {{"policy", "aqps"}}), 64u);
 }
 
 }  // namespace
