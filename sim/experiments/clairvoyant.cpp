@@ -193,6 +193,7 @@ std::string maps(const Lines& lines, std::uint32_t ranks) {
 std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies, const ExperimentOptions& options,
                     std::uint32_t simulations, double setup) {
+  const bool recorded = !options.recordings.empty();
   std::string page = fmt::format(
       "# clairvoyant\n\nThe time of each policy divided by that of a clairvoyant policy given "
       "each part of a workload in\nadvance. Of the two numbers the first is against channels that "
@@ -205,9 +206,8 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
       "12, 28 or 64\ninitiators, or as many as there are ranks. It then changes groups of "
       "directions (into a rank, out of a rank, "
       "over one distance) and single\nones, the busiest first, with at most {} maps per part. The "
-      "result is an upper bound on the best map's time;\nno map is proved optimal. Parts are "
-      "shortened to about 20,000 messages while maps are compared; the best map\nand the best "
-      "start are then measured at full length. Set up, the best of these maps and "
+      "result is an upper bound on the best map's time;\nno map is proved optimal. {} Set up, the "
+      "best of these maps and "
       "of the starting ones counts; in a\nworkload with a warm-up those of all its parts "
       "together.\n\n## Summary\n\n{}\n*Set-up times a change*: how much longer "
       "a policy takes than with all channels in place, for each change of the\npattern, the "
@@ -215,16 +215,20 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
       "in {}, one after\nthe other: with each of {} others that takes a process {}. The "
       "clairvoyant that sets its channels up loses as much\nas its last rows say.\n\n"
       "{{plot}}\n\n",
-      provenance(options.profile), simulations, summary(lines, sizes, policies, setup),
-      print_time(static_cast<Picoseconds>(setup)), sizes.back() - 1,
-      print_time(static_cast<Picoseconds>(setup * (sizes.back() - 1))));
+      provenance(options.profile), simulations,
+      recorded ? "Recordings are played whole."
+               : "Parts are shortened to about 20,000 messages while maps are compared; the best "
+                 "map\nand the best start are then measured at full length.",
+      summary(lines, sizes, policies, setup), print_time(static_cast<Picoseconds>(setup)),
+      sizes.back() - 1, print_time(static_cast<Picoseconds>(setup * (sizes.back() - 1))));
   for (const std::uint32_t ranks : sizes) {
     page += fmt::format("## {0} processes\n\n{1}\n### Maps found, {0} processes\n\n{2}\n", ranks,
                         ratios(lines, ranks, policies), maps(lines, ranks));
   }
   page += how_it_was_run("clairvoyant", options, {}, options.settings);
-  return page + settings_text(sizes, options) +
-         "Workload lengths are those of the experiment `policies`.\n";
+  page += settings_text(sizes, options);
+  if (!recorded) page += "Workload lengths are those of the experiment `policies`.\n";
+  return page;
 }
 
 Result<std::uint32_t> simulations_of(const NamedValues& options) {
