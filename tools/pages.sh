@@ -50,8 +50,8 @@ options_of() {
   esac
 }
 # Experiments that make their runs in several processes, and those that use one alone.
-several=(rendezvous aqps-onetoall aqps-alltoone aqps-repeat eager teardown policies nwchem)
-single=(clairvoyant budget nodes aqps-memory validation)
+several=(rendezvous aqps-onetoall aqps-alltoone aqps-repeat eager teardown policies clairvoyant nwchem)
+single=(budget nodes aqps-memory validation)
 
 # Writes one page with so many processes.
 write_page() {

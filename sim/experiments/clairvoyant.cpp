@@ -8,13 +8,12 @@
 #include <cmath>
 #include <functional>
 #include <optional>
-#include <span>
 
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/selection/device_costs.h"
 #include "sim/experiments/comparison.h"
-#include "sim/experiments/map_search.h"
+#include "sim/experiments/optimum.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
 
@@ -22,56 +21,6 @@ namespace turnout::sim {
 namespace {
 
 constexpr std::string_view kSimulations = "simulations";
-
-// The best maps of a line's parts, together.
-struct Optimum {
-  double time = 0;  // with all channels in place
-  double paid = 0;  // with their set-up
-  // How often the pattern of messages changes, the beginning among them; 0 where a warm-up
-  // precedes.
-  std::uint64_t changes = 0;
-  std::vector<Part> parts;
-  std::vector<FoundMap> maps;  // of each part
-};
-
-Result<Optimum> optimum_of(const ComparedLine& line, const ExperimentOptions& options,
-                           std::uint32_t simulations, const Runner& runner) {
-  Optimum optimum;
-  SearchOptions search;
-  search.place = {line.ranks, 1, options.seed};
-  search.profile = options.profile;
-  search.settings = settings_of(line, options);
-  search.simulations = simulations;
-  const auto failed = [&](const Status& status) {
-    return Status{status.code(), fmt::format("{}, {}, {}: {}", line.scenario->title, line.budget,
-                                             search.part.name, status.text())};
-  };
-  // Adds the time of the latest part with its set-up.
-  const auto pay = [&](std::span<const FoundMap> found) {
-    const Result<Picoseconds> paid = time_with_setup(search, found, runner);
-    if (!paid) return failed(paid.status());
-    optimum.paid += static_cast<double>(paid.value()) * static_cast<double>(search.part.times);
-    return Status{};
-  };
-  const std::optional<Part> warm = warmed_up(*line.scenario, line.ranks);
-  for (const Part& part : parts_of(*line.scenario, line.ranks)) {
-    search.part = part;
-    Result<FoundMap> found = search_map(search, runner);
-    if (!found) return failed(found.status());
-    optimum.time += static_cast<double>(found.value().time) * static_cast<double>(part.times);
-    optimum.parts.push_back(part);
-    optimum.maps.push_back(std::move(found).value());
-    if (warm) continue;
-    if (Status status = pay({&optimum.maps.back(), 1}); !status.ok()) return status;
-    optimum.changes += part.times;
-  }
-  if (warm) {
-    search.part = *warm;
-    if (Status status = pay(optimum.maps); !status.ok()) return status;
-  }
-  optimum.paid = std::max(optimum.paid, optimum.time);
-  return optimum;
-}
 
 std::optional<double> ratio_of(const std::optional<double>& time, double optimum) {
   if (!time || optimum <= 0) return std::nullopt;
@@ -175,12 +124,10 @@ std::string maps(const Lines& lines, std::uint32_t ranks) {
                 "DC-RDMA", "RC-RDMA", "DC initiators", "maps simulated"}};
   for (const auto& [line, optimum] : lines) {
     if (line->ranks != ranks) continue;
-    for (std::size_t i = 0; i < optimum.parts.size(); ++i) {
-      const FoundMap& found = optimum.maps[i];
+    for (const Found& found : optimum.parts) {
       std::vector<std::string> row = {
-          line->scenario->title, line->budget, optimum.parts[i].name, found.start,
-          fmt::format("{:.3f}", static_cast<double>(found.time) /
-                                    std::max(static_cast<double>(found.best_start), 1.0))};
+          line->scenario->title, line->budget, found.part, found.start,
+          fmt::format("{:.3f}", found.time / std::max(found.best_start, 1.0))};
       for (const double share : found.shares) row.push_back(fmt::format("{:.0f} %", 100 * share));
       row.push_back(fmt::format("{}", found.initiators));
       row.push_back(fmt::format("{}", found.simulations));
@@ -263,18 +210,12 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const Result<std::vector<ComparedLine>> compared =
       compare(chosen.value(), sizes, policies.value(), options, runner);
   if (!compared) return compared.status();
+  Result<std::vector<Optimum>> optima =
+      optima_of(compared.value(), options, simulations.value(), runner);
+  if (!optima) return optima.status();
   Lines lines;
-  for (const ComparedLine& line : compared.value()) {
-    Result<Optimum> optimum = optimum_of(line, options, simulations.value(), runner);
-    if (!optimum) return optimum.status();
-    if (options.told) {
-      options.told(fmt::format("[{}/{}] best maps, {}, {}, {} ranks: {}", lines.size() + 1,
-                               compared.value().size(), line.scenario->title, line.budget,
-                               line.ranks,
-                               print_time(static_cast<Picoseconds>(optimum.value().time))));
-    }
-    lines.emplace_back(&line, std::move(optimum).value());
-  }
+  for (std::size_t i = 0; i < optima.value().size(); ++i)
+    lines.emplace_back(&compared.value()[i], std::move(optima.value()[i]));
   return ExperimentResult{
       page_of(lines, sizes, policies.value(), options, simulations.value(), setup),
       ratio_plots(compared.value(), sizes, policies.value(), "best maps, set up",

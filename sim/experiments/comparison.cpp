@@ -186,37 +186,6 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                                       })};
 }
 
-std::vector<StudyOptions> studies_of(const std::vector<ComparedLine>& lines,
-                                     const std::vector<std::string>& policies,
-                                     const ExperimentOptions& options) {
-  // A run that takes longer than this, while the best policies take 0.01 to 0.3 s, stands as
-  // failed: with too little memory a few go on for half a minute before an operation fails.
-  constexpr Picoseconds kLongest = 5 * hca::kSecond;
-  std::vector<StudyOptions> studies;
-  for (const ComparedLine& line : lines) {
-    for (const std::string& policy : policies) {
-      const std::string what = fmt::format("{}, {}, ", line.scenario->title, line.budget);
-      StudyOptions study = begin_study(options, line.ranks, what);
-      study.title = fmt::format("{}, {}", line.scenario->title, line.budget);
-      study.workload = line.scenario->workload;
-      study.options = options_of(*line.scenario, line.ranks);
-      study.settings = settings_of(line, options);
-      study.policies = {policy};
-      study.own_settings = settings_of_paper(options.settings, line.ranks);
-      if (policy != kOurs && !gives(options.settings, "interval")) {
-        study.own_settings[policy].emplace_back("interval", usual_interval(line.ranks));
-      }
-      if (!options.costs.empty()) {
-        study.own_settings["turnout"].emplace_back("costs", options.costs);
-      }
-      study.make = line.scenario->make;
-      study.time_limit = study.make ? kLongestRecording : kLongest;
-      studies.push_back(std::move(study));
-    }
-  }
-  return studies;
-}
-
 Plot ratio_plot(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
                 const std::vector<std::string>& policies, std::string_view best,
                 const RatioOf& ratio) {
@@ -296,6 +265,30 @@ NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& optio
   return overlaid(options.settings, {{"memory_budget", line.budget}});
 }
 
+StudyOptions study_of(const ComparedLine& line, const std::string& policy,
+                      const ExperimentOptions& options) {
+  // A run that takes longer than this, while the best policies take 0.01 to 0.3 s, stands as
+  // failed: with too little memory a few go on for half a minute before an operation fails.
+  constexpr Picoseconds kLongest = 5 * hca::kSecond;
+  const std::string what = fmt::format("{}, {}, ", line.scenario->title, line.budget);
+  StudyOptions study = begin_study(options, line.ranks, what);
+  study.title = fmt::format("{}, {}", line.scenario->title, line.budget);
+  study.workload = line.scenario->workload;
+  study.options = options_of(*line.scenario, line.ranks);
+  study.settings = settings_of(line, options);
+  study.policies = {policy};
+  study.own_settings = settings_of_paper(options.settings, line.ranks);
+  if (policy != kOurs && !gives(options.settings, "interval")) {
+    study.own_settings[policy].emplace_back("interval", usual_interval(line.ranks));
+  }
+  if (!options.costs.empty()) {
+    study.own_settings["turnout"].emplace_back("costs", options.costs);
+  }
+  study.make = line.scenario->make;
+  study.time_limit = study.make ? kLongestRecording : kLongest;
+  return study;
+}
+
 Result<std::vector<Scenario>> scenarios_of(const ExperimentOptions& options) {
   if (!options.recordings.empty()) return options.recordings;
   return scenarios_of(options.workloads);
@@ -315,7 +308,10 @@ Result<std::vector<ComparedLine>> compare(const std::vector<Scenario>& scenarios
       }
     }
   }
-  const std::vector<StudyOptions> studies = studies_of(lines, policies, options);
+  std::vector<StudyOptions> studies;
+  for (const ComparedLine& line : lines) {
+    for (const std::string& policy : policies) studies.push_back(study_of(line, policy, options));
+  }
   const Result<std::vector<Result<Study>>> results =
       run_studies(studies, {options.jobs, options.told}, runner);
   if (!results) return results.status();

@@ -62,6 +62,9 @@ using RatioOf = std::function<std::optional<double>(std::size_t line, const std:
 [[nodiscard]] std::string settings_text(const std::vector<std::uint32_t>& sizes,
                                         const ExperimentOptions& options);
 
+// The run of a policy in a line.
+[[nodiscard]] StudyOptions study_of(const ComparedLine& line, const std::string& policy,
+                                    const ExperimentOptions& options);
 // Settings of a line's runs, the policy's own excepted.
 [[nodiscard]] NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options);
 

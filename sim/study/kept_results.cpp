@@ -82,25 +82,36 @@ std::string KeptResults::path_of(const std::string& identity) const {
                      hash_of(identity, 0x9e3779b97f4a7c15ULL));
 }
 
-std::optional<Result<PolicyResult>> KeptResults::find(const std::string& identity) const {
+std::optional<Result<std::string>> KeptResults::find_text(const std::string& identity) const {
   if (identity.empty()) return std::nullopt;
   const std::string path = path_of(identity);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  const Result<std::string> text = read_text_file(path, path, "result", kLargestFile);
-  Result<Kept> kept = text ? from_kept_json(text.value(), identity) : text.status();
+  return read_text_file(path, path, "result", kLargestFile);
+}
+
+std::optional<Result<PolicyResult>> KeptResults::find(const std::string& identity) const {
+  const std::optional<Result<std::string>> text = find_text(identity);
+  if (!text) return std::nullopt;
+  Result<Kept> kept = *text ? from_kept_json(text->value(), identity) : text->status();
   if (!kept) {
-    TURNOUT_LOG(cli, warn, "reading a saved result failed: {}: {}; repeating the run", path,
-                kept.status().text());
+    warn_of(identity, kept.status());
     return std::nullopt;
   }
   return std::move(kept.value().result);
 }
 
+void KeptResults::warn_of(const std::string& identity, const Status& status) const {
+  TURNOUT_LOG(cli, warn, "reading a saved result failed: {}: {}; repeating the run",
+              path_of(identity), status.text());
+}
+
 Status KeptResults::keep(const std::string& identity, const Result<PolicyResult>& result) const {
-  if (identity.empty()) return {};
-  const std::string text = to_kept_json(identity, result);
-  if (text.empty()) return {};
+  return identity.empty() ? Status{} : keep_text(identity, to_kept_json(identity, result));
+}
+
+Status KeptResults::keep_text(const std::string& identity, const std::string& text) const {
+  if (identity.empty() || text.empty()) return {};
   // Another process may be at the same run: each writes a file of its own, the last name stays.
   const std::string path = path_of(identity), own = fmt::format("{}.{}", path, getpid());
   if (Status s = write_text_file(own, text); !s.ok()) return s;

@@ -34,6 +34,12 @@ class KeptResults {
   // settings that are wrong) is not kept.
   [[nodiscard]] Status keep(const std::string& identity, const Result<PolicyResult>& result) const;
 
+  // The text kept for something else that follows from `identity`, and repeats it.
+  [[nodiscard]] std::optional<Result<std::string>> find_text(const std::string& identity) const;
+  [[nodiscard]] Status keep_text(const std::string& identity, const std::string& text) const;
+  // That what was found is damaged, and is made again.
+  void warn_of(const std::string& identity, const Status& status) const;
+
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
   [[nodiscard]] std::string path_of(const std::string& identity) const;
 

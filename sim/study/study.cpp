@@ -3,24 +3,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstdio>
 #include <ctime>
-#include <new>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "base/settings.h"
 #include "base/value.h"
+#include "sim/study/children.h"
 #include "sim/study/kept_results.h"
 #include "sim/study/programs.h"
 #include "sim/study/result_writer.h"
@@ -88,14 +79,6 @@ struct Run {
   std::string policy, identity;
 };
 
-// Runs that have ended; shared with the children.
-using Finished = std::atomic<std::uint32_t>;
-
-Status failed(const char* what) {
-  const int error = errno;
-  return {Code::system, fmt::format("{}: {}", what, std::generic_category().message(error)), error};
-}
-
 std::string line_of(const Run& run, const Result<Study>& result, double seconds) {
   std::string what = run.study->title.empty() ? run.study->workload : run.study->title;
   const std::string took =
@@ -121,64 +104,6 @@ Status make(const Run& run, std::uint32_t all, Finished& finished, const SetOpti
   if (!result) return result.status();
   return {Code::system, fmt::format("saving the result of {} failed: {}", run.study->workload,
                                     run.study->kept->folder())};
-}
-
-// A process for each run, so many at a time: its memory is free again when it ends.
-Status make_in_children(const std::vector<Run>& missing, Finished& finished,
-                        const SetOptions& options, const Runner& runner) {
-  const auto all = static_cast<std::uint32_t>(missing.size());
-  Status status;
-  std::uint32_t alive = 0;
-  std::fflush(nullptr);  // or each child would write what is waiting there
-  const pid_t parent = getpid();
-  for (auto run = missing.begin(); alive > 0 || (status.ok() && run != missing.end());) {
-    if (status.ok() && run != missing.end() && alive < options.jobs) {
-      const pid_t child = fork();
-      if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != parent) _exit(1);
-        _exit(make(*run, all, finished, options, runner).ok() ? 0 : 1);
-      }
-      if (child < 0) status = failed("starting a worker process failed");
-      if (child > 0) ++alive;
-      ++run;
-      continue;
-    }
-    int how = 0;
-    if (wait(&how) < 0) {
-      if (errno == EINTR) continue;
-      return failed("waiting for a worker process failed");
-    }
-    --alive;
-    if (!status.ok() || (WIFEXITED(how) && WEXITSTATUS(how) == 0)) continue;
-    status = {Code::internal,
-              WIFSIGNALED(how)
-                  ? fmt::format("the process of a run was killed by signal {}; run the command "
-                                "again to continue",
-                                WTERMSIG(how))
-                  : std::string("a run ended without a result; see the messages above")};
-  }
-  return status;
-}
-
-Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
-                    const Runner& runner) {
-  if (missing.empty()) return {};
-  void* const shared =
-      mmap(nullptr, sizeof(Finished), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) return failed("allocating shared memory failed");
-  auto* const finished = new (shared) Finished(0);
-  Status status;
-  if (options.jobs > 1) {
-    status = make_in_children(missing, *finished, options, runner);
-  } else {
-    const auto all = static_cast<std::uint32_t>(missing.size());
-    for (auto run = missing.begin(); status.ok() && run != missing.end(); ++run) {
-      status = make(*run, all, *finished, options, runner);
-    }
-  }
-  munmap(shared, sizeof(Finished));
-  return status;
 }
 
 }  // namespace
@@ -301,7 +226,11 @@ Result<std::vector<Result<Study>>> run_studies(std::span<const StudyOptions> stu
       missing.push_back({&study, policy, std::move(identity)});
     }
   }
-  if (Status s = make_missing(missing, options, runner); !s.ok()) return s;
+  const auto all = static_cast<std::uint32_t>(missing.size());
+  const auto make_one = [&](std::size_t i, Finished& finished) {
+    return make(missing[i], all, finished, options, runner);
+  };
+  if (Status s = in_children(missing.size(), options.jobs, make_one); !s.ok()) return s;
   std::vector<Result<Study>> results;
   results.reserve(studies.size());
   for (const StudyOptions& study : studies) results.push_back(run_study(study, runner));

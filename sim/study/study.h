@@ -98,11 +98,8 @@ struct Study {
 [[nodiscard]] Result<NamedValues> parse_pairs(const std::vector<std::string>& given,
                                               std::string_view option);
 
-// Many studies in several processes, with the results in a folder. The virtual adapter allows one
-// world per process, so parallel runs are child processes, one for each run, which write the
-// results to the folder; their memory is free again when they end. The caller must have one thread
-// and no world. A child that exits early ends the set with an error; finished results stay in the
-// folder.
+// Many studies in several processes (children.h), with the results in a folder. A child that exits
+// early ends the set with an error; finished results stay in the folder.
 struct SetOptions {
   std::uint32_t jobs = 1;  // more than one: all studies have `kept`
   // Told of each run that was made, in a line; from children too. May be empty.
