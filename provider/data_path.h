@@ -183,13 +183,16 @@ class DataPath {
     PeerId peer = kAnyPeer;  // the compiler keeps in registers what no function is given
     if (const int error = peers.find(call.peer, peer)) return refuse(error);
     request.peer = peer;
-    request.inject = (call.flags & FI_INJECT) != 0;
-    request.has_remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    constexpr std::uint64_t kDelayed = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+    if ((call.flags & (FI_INJECT | FI_REMOTE_CQ_DATA | kDelayed)) != 0) {
+      request.inject = (call.flags & FI_INJECT) != 0;
+      request.has_remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+      if constexpr (requires { request.delivery_complete; })
+        request.delivery_complete = (call.flags & kDelayed) != 0;
+      if constexpr (requires { request.match_complete; })
+        request.match_complete = (call.flags & FI_MATCH_COMPLETE) != 0;
+    }
     if constexpr (requires { request.has_event; }) request.has_event = events_;
-    if constexpr (requires { request.delivery_complete; })
-      request.delivery_complete = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
-    if constexpr (requires { request.match_complete; })
-      request.match_complete = (call.flags & FI_MATCH_COMPLETE) != 0;
     request.report = {(call.flags & FI_COMPLETION) != 0 ? tx_queue_ : nullptr, tx_errors_, counter,
                       call.context};
     return answer((core_.*kCall)(request));

@@ -36,13 +36,10 @@ class Slab {
   // Of the first block.
   [[nodiscard]] std::size_t first_bytes() const noexcept { return kFirst * each(); }
   // The next take() succeeds.
-  [[nodiscard]] bool ready() { return !free_.empty() || grow(); }
+  [[nodiscard]] bool ready() { return free_count_ > 0 || grow(); }
   [[nodiscard]] T* take() {
     if (!ready()) return nullptr;
-    T* const item = free_.back();
-    free_.pop_back();
-    ++in_use_;
-    return item;
+    return free_[--free_count_];
   }
   void give_back(T* item) {
     // What it owned (regions, copies) is freed now, not at reuse.
@@ -53,10 +50,10 @@ class Slab {
       std::destroy_at(item);
       std::construct_at(item);
     }
-    free_.push_back(item);
-    --in_use_;
+    assert(free_count_ < total_);
+    free_[free_count_++] = item;
   }
-  [[nodiscard]] std::size_t in_use() const noexcept { return in_use_; }
+  [[nodiscard]] std::size_t in_use() const noexcept { return total_ - free_count_; }
   // Calls `call` with every record. One that is not in use is as made.
   template <class Call>
   void for_each(const Call& call) {
@@ -86,16 +83,16 @@ class Slab {
     }
     blocks_.push_back({std::make_unique<T[]>(count), count});
     total_ += count;
-    free_.reserve(total_);
-    for (std::size_t i = count; i-- > 0;) free_.push_back(&blocks_.back().records[i]);
+    free_.resize(total_);
+    for (std::size_t i = count; i-- > 0;) free_[free_count_++] = &blocks_.back().records[i];
     return true;
   }
   MemoryAccount& account_;
   MemoryKind kind_;
   std::size_t beside_;
   std::vector<Block> blocks_;
-  std::vector<T*> free_;
-  std::size_t in_use_ = 0;
+  std::vector<T*> free_;  // room for all; the first `free_count_`
+  std::size_t free_count_ = 0;
   std::size_t total_ = 0;
   std::size_t promised_ = 0;
 };

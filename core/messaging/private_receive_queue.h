@@ -69,7 +69,7 @@ inline PrivateReceiveQueues::HandedBack PrivateReceiveQueues::hand_back(Peer& pe
   peer.rx.grant.unreported -= back.credits;
   const PeerRxState& rx = peer.state->rx;
   // The peer knows its credits by the time it sends over RC.
-  if (over_rc(peer.rx.kind) && rx.private_queue.unreported > 0) [[unlikely]] {
+  if (rx.private_queue.unreported > 0 && over_rc(peer.rx.kind)) [[unlikely]] {
     PrivateReceives& receives = peer.state.ref().rx.private_queue;
     back.flags = wire::kPrivateCredits;
     back.ring_credits = most(receives.unreported);

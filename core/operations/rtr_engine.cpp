@@ -75,11 +75,8 @@ bool RtrEngine::poll_last_bytes(const Peer* of) {
 // --- at the receiver
 
 // Whether an RTR may be sent for such a receive at all.
-bool RtrEngine::wants_rtr(const RecvRequest& request, const Peer& peer) const noexcept {
-  const bool sends_rtrs = context_.rendezvous == Rendezvous::put ||
-                          context_.rendezvous == Rendezvous::putnr ||
-                          context_.rendezvous == Rendezvous::automatic;
-  if (!sends_rtrs || request.buffer.size() != 1 || request.multi) return false;
+bool RtrEngine::may_want_rtr(const RecvRequest& request, const Peer& peer) const noexcept {
+  if (request.buffer.size() != 1 || request.multi) return false;
   const std::size_t threshold = context_.format.rendezvous_threshold;
   std::size_t least = threshold != 0
                           ? threshold

@@ -24,7 +24,12 @@ class RtrEngine : MessagingUser {
         send_engine_(send_engine) {}
 
   void send_rtr(RecvOperation& receive, Peer& peer);
-  [[nodiscard]] bool wants_rtr(const RecvRequest& request, const Peer& peer) const noexcept;
+  [[nodiscard]] bool wants_rtr(const RecvRequest& request, const Peer& peer) const noexcept {
+    const bool sends_rtrs = context_.rendezvous == Rendezvous::put ||
+                            context_.rendezvous == Rendezvous::putnr ||
+                            context_.rendezvous == Rendezvous::automatic;
+    return sends_rtrs && may_want_rtr(request, peer);
+  }
   void abandon_rtr(RecvOperation& receive);
   void fetch_instead(Transfer& transfer);
   // `of`: only its RTRs.
@@ -40,6 +45,7 @@ class RtrEngine : MessagingUser {
   [[nodiscard]] std::uint64_t rtrs_sent() const noexcept { return rtrs_sent_; }
 
  private:
+  [[nodiscard]] bool may_want_rtr(const RecvRequest& request, const Peer& peer) const noexcept;
   [[nodiscard]] bool may_send_rtr(const RecvOperation& receive, Peer& peer);
   void close_rtr(Transfer& transfer, bool taken);
   void end_rtr_recv(Transfer& transfer, const Completion& completion, const Status& status);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -45,7 +46,8 @@ class SentLog {
   // Returns where they are; has_room().
   std::uint64_t append(const std::byte* bytes, std::size_t count) noexcept {
     const std::uint64_t position = tail_;
-    if (bytes != place_of_next(count)) put(position, bytes, count);
+    assert(!has(bytes) || bytes == place_of_next(count));
+    if (!has(bytes)) put(position, bytes, count);
     tail_ += count;
     return position;
   }
@@ -68,6 +70,12 @@ class SentLog {
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
  private:
+  // They were written to place_of_next().
+  [[nodiscard]] bool has(const std::byte* bytes) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(bytes) -
+               reinterpret_cast<std::uintptr_t>(block_.get()) <
+           capacity_;
+  }
   static constexpr std::size_t kFirstCapacity = 1024;
   // Left to operations and messages nobody waits for, as of all that channels take.
   static constexpr std::uint64_t kSpareShare = 8;
