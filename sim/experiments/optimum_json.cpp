@@ -15,22 +15,17 @@ constexpr std::uint64_t kFormat = 1;
 constexpr std::size_t kMostParts = 65536;
 constexpr std::size_t kShares = static_cast<std::size_t>(ChannelKind::rc_rdma) + 1;
 
-struct Reader : JsonReader {
-  Reader(const Json& object, std::string place, Status* status)
-      : JsonReader("kept maps", object, std::move(place), status) {}
-  void get_time(const char* key, double* time) const {
-    get(key, time);
-    if (*time < 0) wrong(key, "a time");
-  }
-};
+constexpr std::string_view kWhat = "kept maps";
 
-// The members that both ways have, by name.
+// The members by name, for both ways.
 template <class Of, class Each>
 void each_member(Of& found, Each each) {
   each("part", found.part);
   each("start", found.start);
   each("initiators", found.initiators);
   each("simulations", found.simulations);
+  each("time_ps", found.time);
+  each("best_start_ps", found.best_start);
 }
 
 }  // namespace
@@ -40,8 +35,6 @@ std::string to_kept_json(const std::string& identity, const Optimum& optimum) {
   for (const Found& found : optimum.parts) {
     Json& part = parts.emplace_back();
     each_member(found, [&](const char* key, const auto& value) { part[key] = value; });
-    part["time_ps"] = found.time;
-    part["best_start_ps"] = found.best_start;
     part["shares"] = found.shares;
   }
   const Json all = {{"turnout_best_maps", kFormat}, {"of", identity},
@@ -54,7 +47,7 @@ Result<Optimum> optimum_from_kept_json(std::string_view text, const std::string&
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Status{Code::invalid, "not valid JSON, or truncated"};
   Status status;
-  const Reader reader(json, "", &status);
+  const JsonReader reader(kWhat, json, "", &status);
   std::uint64_t format = 0;
   std::string of;
   reader.get("turnout_best_maps", &format);
@@ -62,15 +55,17 @@ Result<Optimum> optimum_from_kept_json(std::string_view text, const std::string&
   if (format != kFormat) reader.wrong("turnout_best_maps", fmt::format("{}", kFormat));
   if (of != identity) reader.wrong("of", "what the file's name says");
   Optimum optimum;
-  reader.get_time("time_ps", &optimum.time);
-  reader.get_time("paid_ps", &optimum.paid);
+  reader.get("time_ps", &optimum.time);
+  reader.get("paid_ps", &optimum.paid);
   reader.get("changes", &optimum.changes);
+  if (optimum.time < 0) reader.wrong("time_ps", "a time");
+  if (optimum.paid < 0) reader.wrong("paid_ps", "a time");
   const auto read_part = [&](const Json& element, const std::string& place) {
-    const Reader at(element, place, &status);
+    const JsonReader at(kWhat, element, place, &status);
     Found found;
     each_member(found, [&](const char* key, auto& value) { at.get(key, &value); });
-    at.get_time("time_ps", &found.time);
-    at.get_time("best_start_ps", &found.best_start);
+    if (found.time < 0) at.wrong("time_ps", "a time");
+    if (found.best_start < 0) at.wrong("best_start_ps", "a time");
     const auto read_share = [&](const Json& share, const std::string&) {
       const double value = share.is_number() ? share.get<double>() : -1;
       if (!(value >= 0 && value <= 1)) at.wrong("shares", "a list of numbers from 0 to 1");
