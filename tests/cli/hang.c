@@ -75,7 +75,8 @@ static void lock(void) {
   }
 }
 
-// Rank 1, whose processor has to carry it out, computes.
+// Rank 1, whose processor has to carry them out, computes. It may still carry out some before it
+// leaves the barrier.
 static void atomic(void) {
   MPI_Win window;
   long* memory;
@@ -87,8 +88,10 @@ static void atomic(void) {
     while (forever) {
     }
   }
-  MPI_Fetch_and_op(&one, &before, MPI_LONG, 1, 0, MPI_SUM, window);
-  MPI_Win_flush(1, window);
+  for (;;) {
+    MPI_Fetch_and_op(&one, &before, MPI_LONG, 1, 0, MPI_SUM, window);
+    MPI_Win_flush(1, window);
+  }
 }
 
 // Rank 1 sends without end to rank 0, which waits for rank 2.
