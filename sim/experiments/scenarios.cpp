@@ -116,12 +116,7 @@ const std::vector<Scenario>& scenarios() {
        {{"tasks", 500, 500, 40, true}, {"reach", 0, 0, 32}},
        "With 64 processes the difference from the best is the number of initiators, which changes "
        "which rank finds work first. That is chance: over ten seeds the times agree to 2 % "
-       "(tests/sim/work_stealing_test.cpp). With 1,024 most of the time is the search for the end: "
-       "a token passes each process three times. `rc-rdma-od` asks for RC at the first message of "
-       "each pair, and where it has the memory for all of them the token finds faster channels in "
-       "its later rounds. All processes look for messages in step here, so what arrives a little "
-       "sooner is found a whole interval sooner. Two messages of a pair do not repay its queue "
-       "pairs, so `turnout` leaves the pair on DC-sendrecv."},
+       "(tests/sim/work_stealing_test.cpp)."},
       {"shifts",
        "shifts",
        "All send to a partner at one distance, then at the next one: a channel is useful for one "

@@ -7,7 +7,9 @@
 // when it has no work and no question open; who gave work away since makes it black. A white token
 // back at a rank 0 that gave nothing away ends the run: a second round tells all to ask no more, a
 // third, a question nobody answers, ends each rank's last receive. A thief's question stays open
-// until its answer is here, so no work is ever on its way to an idle rank.
+// until its answer is here, so no work is ever on its way to an idle rank. Ranks begin at different
+// times of a polling interval: if all polled at the same times, a message that arrives a little
+// sooner would be found a whole interval sooner.
 
 #include <algorithm>
 
@@ -37,6 +39,7 @@ class Thief {
   Task run() {
     question_ = co_await rank_.irecv(kAnySource, kLeave, kQuestionTag);
     token_ = co_await rank_.irecv(before(), kStop, kTokenTag);
+    co_await rank_.compute(static_cast<Picoseconds>(rank_.random().below(p_.poll)));
     while (!stopped_) {
       co_await serve();
       if (tasks_ > 0) {

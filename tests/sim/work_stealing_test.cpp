@@ -38,42 +38,5 @@ TEST(WorkStealing, TakesAsLongAsUnderAqpsOverTenSeeds) {
   EXPECT_GT(most, 1.02) << "seeds do not differ; the page need not speak of chance";
 }
 
-// Of one task, which rank 0 keeps: all the others wait for the token that finds the end.
-// `in_step`: all look for messages at the same times, as in the workload.
-double time_of_search(bool token_over_rc, bool in_step) {
-  constexpr std::uint32_t kRanks = 256;
-  const Scenario scenario = scenarios_of({"steal"}).value().at(0);
-  NamedValues given = options_of(scenario, kRanks);
-  given.emplace_back("tasks", "1");
-  const Workload* const workload = find_workload(scenario.workload).value();
-  Options options;
-  options.ranks = kRanks;
-  options.profile = find_profile("connect-ib").value().profile;
-  options.settings = {{"policy", "static:dc-sendrecv"}};
-  options.keep_latencies = options.check_content = false;
-  options.prepares = true;
-  options.first_channel = [&](std::uint32_t source, std::uint32_t destination) {
-    return token_over_rc && destination == (source + 1) % kRanks ? ChannelKind::rc_rdma
-                                                                 : ChannelKind::dc_sendrecv;
-  };
-  const Instance instance =
-      make_instance(*workload, parse_values(*workload, given).value(), {kRanks, 1, 1}).value();
-  const Result<Outcome> result = run(options, [&](Rank rank) -> Task {
-    constexpr std::uint64_t kPoll = 20 * hca::kMicrosecond;
-    if (!in_step) co_await rank.compute(static_cast<Picoseconds>(rank.random().below(kPoll)));
-    co_await instance.program(rank);
-  });
-  EXPECT_TRUE(result.ok()) << result.status().text();
-  return result.ok() ? static_cast<double>(result.value().time) : 0;
-}
-
-// What the page `policies` says of 1,024 processes.
-TEST(WorkStealing, EndsSoonerIfTheTokenFindsRcInItsLaterRoundsMostlyForPollsInStep) {
-  const double in_step = time_of_search(true, true) / time_of_search(false, true);
-  const double out_of_step = time_of_search(true, false) / time_of_search(false, false);
-  EXPECT_LT(in_step, 0.9);
-  EXPECT_LT(1 - out_of_step, (1 - in_step) / 2);
-}
-
 }  // namespace
 }  // namespace turnout::sim
