@@ -357,7 +357,8 @@ void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const 
       rts.has_rtr != 0
           ? fragments_.incoming().find(rts.rtr)->incoming.receive  // see put_completed()
           : records_.matcher.find_posted(peer.id, tagged, header.tag);
-  if (receive == nullptr && context_.closing)
+  // When closing, may_deliver() has not looked for records.
+  if (context_.closing && (receive == nullptr || !has_record()))
     return posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
   if (receive == nullptr) return unexpected_.keep_unexpected(peer, header, arrival, rts.total);
   if (rts.has_rtr != 0) {
@@ -365,7 +366,10 @@ void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const 
     for (Registration& region : receive->rtr->regions) region.discard();
   }
   const Place place = rndv_.place_in(*receive, rts.total);
-  if (const DataPath path = events_.path_of_transfer(peer); path != DataPath::wait) {
+  DataPath path = events_.path_of_transfer(peer);
+  // The budget has no record for it to wait in, but one for its transfer.
+  if (path == DataPath::wait && !records_.messages.ready()) path = DataPath::fragments;
+  if (path != DataPath::wait) {
     rndv_.start_get(*receive, peer, header, rts, place, path);
     posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
@@ -381,7 +385,7 @@ void ReceiveEngine::deliver_first(Peer& peer, const wire::Header& header, const 
   RecvOperation* const receive = records_.matcher.find_posted(peer.id, tagged, header.tag);
   if (receive == nullptr && !context_.closing)
     return unexpected_.keep_unexpected(peer, header, arrival, total);
-  if (receive != nullptr) {
+  if (receive != nullptr && has_record()) {
     const Place place = rndv_.place_in(*receive, total);
     if (!records_.transfers.ready()) {
       unexpected_.wait_for_transfer(unexpected_.store(peer, header, arrival, total), *receive,

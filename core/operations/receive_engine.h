@@ -52,6 +52,10 @@ class ReceiveEngine : MessagingUser {
   void look_for_fins(Peer& peer);
   void take_fin(Peer& peer, const wire::Header& header);
   void drain_reorder_buffer(Peer& peer);
+  // For a large message that has a receive: to start its transfer, or to wait for that.
+  [[nodiscard]] bool has_record() {
+    return records_.transfers.ready() || records_.messages.ready();
+  }
   // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);
   void count_message(Peer& peer, const wire::Header& header, std::uint64_t total);

@@ -127,6 +127,8 @@ TEST(Schedules, HoldWhileConnectionsFail) {
   EXPECT_EQ(play_failure_schedule(20448).broken, "");
   // Messages of the default transport had every receive, and waited for the resent ones.
   EXPECT_EQ(play_failure_schedule(300463).broken, "");
+  // A large message has a receive and a transfer, waits for its channel, and finds no record.
+  EXPECT_EQ(play_failure_schedule(809724, {.settings = {Setting{"policy", "turnout"}}}).broken, "");
   // Credits were read of whose write the adapter had placed one half.
   EXPECT_EQ(play_failure_schedule(1796021940060185034, {.settings = {Setting{"policy", "turnout"}}})
                 .broken,
