@@ -39,7 +39,8 @@ class Thief {
   Task run() {
     question_ = co_await rank_.irecv(kAnySource, kLeave, kQuestionTag);
     token_ = co_await rank_.irecv(before(), kStop, kTokenTag);
-    co_await rank_.compute(static_cast<Picoseconds>(rank_.random().below(p_.poll)));
+    const auto poll = static_cast<std::uint64_t>(p_.poll);
+    co_await rank_.compute(static_cast<Picoseconds>(rank_.random().below(poll)));
     while (!stopped_) {
       co_await serve();
       if (tasks_ > 0) {
