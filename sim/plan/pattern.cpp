@@ -155,11 +155,12 @@ class Laws {
   double add_measured(const Drafts& drafts, const std::vector<Node>& list,
                       std::vector<double>* computed) const {
     double largest = 0;
+    const bool uneven = is_uneven(list);
     for (std::size_t i = 0; i < drafts.size(); ++i) {
       if (drafts[i].kind == Kind::steps) {
         largest += add_measured(drafts[i].body, list[i].body, computed);
       }
-      if (drafts[i].kind != Kind::operation || !is_measured(list[i])) continue;
+      if (drafts[i].kind != Kind::operation || !is_measured(list[i], uneven)) continue;
       for (std::size_t size = 0; size < sizes_.seen.size(); ++size) {
         (*computed)[size] += (*sizes_.seen[size])[drafts[i].number].compute.sum;
       }
@@ -172,12 +173,22 @@ class Laws {
     const bool waits = i > 0 && drafts[i - 1].kind == Kind::wait;
     return drafts[i].item.compute.sum + (waits ? drafts[i - 1].item.compute.sum : 0);
   }
-  [[nodiscard]] bool is_measured(const Node& node) const {
+  // Of those who take part in an operation some computed before another one: what each computes is
+  // known of all of them together only, even if the mean has an exact law.
+  static bool is_uneven(const std::vector<Node>& list) {
+    constexpr double kAlike = 0.1;  // noise is less, one rank in a hundred that has none is more
+    return std::any_of(list.begin(), list.end(), [](const Node& node) {
+      return node.kind == Kind::operation && node.compute_spread > kAlike;
+    });
+  }
+  // `uneven`: is_uneven() of its list.
+  [[nodiscard]] bool is_measured(const Node& node, bool uneven) const {
     // Two numbers that three values give nearly may be chance.
     constexpr double kSure = 1e-4, kNearlyExact = 0.004;
     if (sizes_.whole_only) return false;
     if (node.in_tree) return true;  // each rank computes before its first step only
     if (sizes_.ranks.size() == 1) return false;
+    if (uneven) return true;
     return node.compute.error > (node.compute.rest == 0 ? kNearlyExact : kSure);
   }
 
@@ -193,6 +204,7 @@ class Laws {
                           std::max(computed[i], 0.0) / passes[i] / sizes_.ranks[i]);
     }
     const Law law = largest > 0 ? fit_measured(points) : Law{};
+    const bool uneven = is_uneven(*list);
     for (std::size_t i = 0; i < drafts.size(); ++i) {
       Node& node = (*list)[i];
       if (drafts[i].kind == Kind::loop) {
@@ -207,14 +219,15 @@ class Laws {
         const double share = add_measured(drafts[i].body, node.body, &unused);
         if (share > 0) {
           set_share(law, share / largest, &node);
+          const bool body_is_uneven = is_uneven(node.body);
           for (std::size_t q = 0; q < node.body.size(); ++q) {
-            if (!is_measured(node.body[q])) continue;
+            if (!is_measured(node.body[q], body_is_uneven)) continue;
             node.compute_spread = std::max(node.compute_spread, node.body[q].compute_spread);
             node.body[q].compute = {};
           }
         }
         split_waits(drafts[i].body, &node.body);
-      } else if (drafts[i].kind == Kind::operation && largest > 0 && is_measured(node)) {
+      } else if (drafts[i].kind == Kind::operation && largest > 0 && is_measured(node, uneven)) {
         set_share(law, sum_before(drafts, i) / largest, &node);
       }
     }

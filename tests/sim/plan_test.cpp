@@ -279,6 +279,15 @@ TEST(Pattern, AllToAllOfALibraryThatDoesNotWait) {
       128, {16, 32, 64});
 }
 
+double computed_by(const ScaledProgram& program, std::uint32_t rank) {
+  Walk walk(program, rank, 1);
+  double computed = 0;
+  for (Walk::Step step = walk.next();; step = walk.next()) {
+    computed += step.compute;
+    if (step.instruction == nullptr) return computed;
+  }
+}
+
 // Within a tree, who goes on computes for as long whatever the number of ranks.
 TEST(Pattern, StepsOfATreeFollowEachOther) {
   const RankBody body = [](Writer& out, std::uint32_t rank, std::uint32_t n) {
@@ -298,13 +307,7 @@ TEST(Pattern, StepsOfATreeFollowEachOther) {
   ASSERT_TRUE(pattern.ok()) << pattern.status().text();
   const auto program = scale(std::make_shared<const Pattern>(pattern.value()), 64);
   ASSERT_TRUE(program.ok()) << program.status().text();
-  Walk root(*program.value(), 0, 1);
-  double computed = 0;
-  for (Walk::Step step = root.next();; step = root.next()) {
-    computed += step.compute;
-    if (step.instruction == nullptr) break;
-  }
-  EXPECT_NEAR(computed, 100'000 + 5 * 5'000, 8'000);  // six steps
+  EXPECT_NEAR(computed_by(*program.value(), 0), 100'000 + 5 * 5'000, 8'000);  // six steps
 }
 
 void halo(Writer& out, std::uint32_t rank, std::uint32_t n, std::size_t dimensions, bool periodic,
@@ -329,6 +332,25 @@ TEST(Pattern, StencilOfTwoDimensionsWithoutEnds) {
   expect_scales([](Writer& out, std::uint32_t rank, std::uint32_t n) {
     for (int round = 0; round < 5; ++round) halo(out, rank, n, 2, false, 1024);
   });
+}
+
+// Ranks at an edge compute before another operation than the others; each computes as long.
+TEST(Pattern, EdgesOfAStencilComputeAsLongAsItsMiddle) {
+  const RankBody body = [](Writer& out, std::uint32_t rank, std::uint32_t n) {
+    for (int round = 0; round < 5; ++round) {
+      out.compute(6'400'000 / n);
+      halo(out, rank, n, 2, false, 1024);
+    }
+  };
+  const Result<Pattern> pattern = find_pattern(traces_of(body, {8, 16, 32}));
+  ASSERT_TRUE(pattern.ok()) << pattern.status().text();
+  Pattern even = pattern.value();
+  even.imbalance = 0;
+  const auto program = scale(std::make_shared<const Pattern>(std::move(even)), 64);
+  ASSERT_TRUE(program.ok()) << program.status().text();
+  for (std::uint32_t rank = 0; rank < 64; ++rank) {
+    EXPECT_NEAR(computed_by(*program.value(), rank), 5 * 100'000, 10'000) << rank;
+  }
 }
 
 TEST(Pattern, StencilOfThreeDimensionsThatIsPeriodic) {
