@@ -53,7 +53,7 @@ void RendezvousReceiver::start_eager(RecvOperation& receive, Peer& peer, const w
   fragments_.expect_fragments(*transfer, total, arrived.size());
 }
 
-// The peer is lost, or `path` is the result of path_of_transfer() and not `wait`.
+// The peer is lost, or a transfer is free and `path` is not `wait`, see path_of_transfer().
 void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                                    const wire::Rts& rts, Place place, DataPath path) {
   const auto [offset, length] = place;
