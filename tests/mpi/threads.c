@@ -2,10 +2,11 @@
 // threads: MPI_THREAD_MULTIPLE. Pairs of processes, the threads of each with the threads of the
 // other: windows of messages there, and a short answer. Every message is verified.
 //
-//     threads [--threads 4] [--messages 20000] [--size 8] [--communicators 1]
+//     threads [--threads 4] [--messages 20000] [--size 8] [--communicators 1] [--blocking 1]
 //
 // messages: that each thread sends; of every 16th window half is long enough for rendezvous unless
 // --size is given. communicators: one for each thread, else all share one and differ by tags.
+// blocking: sends with MPI_Send, else MPI_Isend and one MPI_Waitall a window.
 // Prints messages a second, of all threads together.
 #define _POSIX_C_SOURCE 200809L  // pthread_barrier_t
 #include <mpi.h>
@@ -18,11 +19,11 @@
 enum { kWindow = 64, kMostThreads = 64, kLong = 40000 };
 
 static struct {
-  int threads, size, communicators;
+  int threads, size, communicators, blocking;
   long messages;
   int rank, peer;
   MPI_Comm comm[kMostThreads];
-} job = {.threads = 4, .size = 0, .communicators = 0, .messages = 20000};
+} job = {.threads = 4, .size = 0, .communicators = 0, .blocking = 0, .messages = 20000};
 
 static _Noreturn void fail(const char* what, int thread, long message) {
   printf("rank %d, thread %d, message %ld: %s\n", job.rank, thread, message, what);
@@ -48,8 +49,16 @@ static void send_window(int thread, long first, int count, unsigned char* bytes,
     unsigned char* const at = bytes + (size_t)i * kLong;
     const int length = length_of(first + i);
     memset(at, byte_of(job.rank, thread, first + i), (size_t)length);
-    check(MPI_Isend(at, length, MPI_BYTE, job.peer, thread, job.comm[thread], &requests[i]),
-          "MPI_Isend", thread, first + i);
+    if (job.blocking != 0) {
+      check(MPI_Send(at, length, MPI_BYTE, job.peer, thread, job.comm[thread]), "MPI_Send", thread,
+            first + i);
+    } else {
+      check(MPI_Isend(at, length, MPI_BYTE, job.peer, thread, job.comm[thread], &requests[i]),
+            "MPI_Isend", thread, first + i);
+    }
+  }
+  if (job.blocking == 0) {
+    check(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE), "MPI_Waitall", thread, first);
   }
 }
 static void receive_window(int thread, long first, int count, unsigned char* bytes,
@@ -85,7 +94,6 @@ static void* run(void* argument) {
     for (int turn = 0; turn < 2; ++turn) {
       if ((job.rank + turn) % 2 == 0) {
         send_window(thread, first, count, bytes, requests);
-        check(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE), "MPI_Waitall", thread, first);
       } else {
         receive_window(thread, first, count, bytes, requests);
       }
@@ -116,6 +124,7 @@ int main(int argc, char** argv) {
     if (strcmp(argv[i], "--messages") == 0) job.messages = number;
     if (strcmp(argv[i], "--size") == 0) job.size = (int)number;
     if (strcmp(argv[i], "--communicators") == 0) job.communicators = (int)number;
+    if (strcmp(argv[i], "--blocking") == 0) job.blocking = (int)number;
   }
   if (ranks % 2 != 0 || job.threads < 1 || job.threads > kMostThreads || job.size > kLong) {
     fprintf(stderr, "threads: an even number of ranks, 1 to 64 threads, at most 40000 bytes\n");
