@@ -37,7 +37,7 @@ std::size_t bytes_aside(const UnexpectedMessage& message) {
 // Whether the memory that this message, the next of its stream, needs is available.
 bool UnexpectedMessages::has_room_for(Peer& peer, const wire::Header& header) {
   if (context_.closing) [[unlikely]]
-    return true;  // it is dropped
+    return true;  // it is dropped, unless a receive takes it
   if (wire::is_request(header.type)) [[unlikely]]
     return atomic_engine_.may_answer(peer);
   if (header.type == wire::Type::fragment) {
